@@ -2,16 +2,16 @@
 
     TextDataModule              text as windows of tokens, for language models
     ParallelTextDataModule      pairs of a source text and a target text
-    LabelledTextDataModule      texts, each with one of a few labels
+    LabelledTextDataModule      texts with one class label each
     TaggedTextDataModule        sentences with a tag for each word
     TableDataModule             sequences of numbers, with a class, a number or labels
     ImageDataModule             images as sequences of patches
-    SyntheticDataModule         examples of a synthetic task, which are made as they are read
+    SyntheticDataModule         examples of a synthetic task, generated on the fly
     AddingDataModule            the adding problem
-    SequenceDataModule          what a data module of one's own begins with; SentenceDataModule, one of separate texts
-    tokenizers, synthetic       packages of these; the first needs neither torch nor Lightning
+    SequenceDataModule          base class for custom data modules; SentenceDataModule is the base for separate texts
+    tokenizers, synthetic       subpackages; `tokenizers` needs neither torch nor Lightning
 
-What is named here is imported when it is asked for.
+All names are imported lazily.
 """
 
 from __future__ import annotations

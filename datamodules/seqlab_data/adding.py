@@ -17,7 +17,7 @@ from seqlab_data.generated import Generated, GeneratedDataModule
 
 
 class Sums(Generated[LabelledBatch]):
-    """Numbers, marks and sums."""
+    """Examples of the adding problem: marked numbers and their sums."""
 
     def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
         found = []
@@ -32,15 +32,15 @@ class Sums(Generated[LabelledBatch]):
 
 class AddingDataModule(GeneratedDataModule[LabelledBatch]):
     """Sequences of (a number from 0 to 1, a mark); one number of the first half and one of the second are marked, and
-    the target is their sum (Hochreiter & Schmidhuber 1997, section 5.4; as in Bai et al. 2018, section 4). To say 1
-    always has a mean squared error of 1/6.
+    the target is their sum (Hochreiter & Schmidhuber 1997, section 5.4; as in Bai et al. 2018, section 4). Always
+    predicting 1 has a mean squared error of 1/6.
 
     Args:
-        train_lengths: the least and the greatest length of train and val, at least 2.
-        test_lengths: of test.
-        num_train: examples of train.
-        batch_size: examples a batch on each rank.
-        options: `num_eval`, examples of val and test each; `seed`; `num_workers`.
+        train_lengths: shortest and longest sequence of train and val, at least 2.
+        test_lengths: shortest and longest sequence of test.
+        num_train: number of training examples.
+        batch_size: examples per batch on each rank.
+        options: `num_eval`, number of examples in val and in test; `seed`; `num_workers`.
 
     Raises:
         ValueError: an argument is out of range.
@@ -69,7 +69,7 @@ class AddingDataModule(GeneratedDataModule[LabelledBatch]):
 
     @property
     def seq_len(self) -> int:
-        """The longest sequence that a model is given, in the test split or before."""
+        """Maximum sequence length over all splits."""
         return max(examples.lengths[1] for examples in self.examples.values())
 
     def _generated(self, lengths: tuple[int, int], count: int, words: tuple[int, ...]) -> Sums:

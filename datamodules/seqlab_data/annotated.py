@@ -27,7 +27,7 @@ from seqlab_data.tokenizers import Tokenizer, WordTokenizer
 
 
 class Annotated(HasContent, Protocol):
-    """A sequence and its annotation, with its file and the place in it."""
+    """A sequence and its annotation, with its file and its position in that file."""
 
     @property
     def place(self) -> str: ...
@@ -41,7 +41,7 @@ class AnnotatedText(Annotated, Protocol):
 
 
 SHOWN = 20
-"""Most labels that an error lists."""
+"""Maximum number of labels listed in an error message."""
 ExampleT = TypeVar("ExampleT", bound=Annotated)
 TextT = TypeVar("TextT", bound=AnnotatedText)
 
@@ -51,9 +51,9 @@ class AnnotatedRows:
 
     Args:
         inputs: each sequence's ids, (T,) int32, or features, (T, F) float32.
-        targets: each sequence's class, () int64, number, () float32, or 0s and 1s, (C,) float32; or for each place in
-            it a class, (T,) int32, or 0s and 1s, (T, C) float32.
-        places: each sequence's file, and where in it.
+        targets: each sequence's class, () int64, number, () float32, or 0s and 1s, (C,) float32; or, for each position,
+            a class, (T,) int32, or 0s and 1s, (T, C) float32.
+        places: each sequence's file, and the position in it.
         fill: padding value of the inputs.
     """
 
@@ -71,7 +71,7 @@ class AnnotatedRows:
 
     def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
         """The sequences with these indices, (B,): inputs (B, T) or (B, T, F), targets (B,), (B, C), (B, T) or
-        (B, T, C), NaN or `IGNORE` at pads."""
+        (B, T, C), NaN or `IGNORE` at padding."""
         inputs, found = [self.inputs[i] for i in indices], [self.targets[i] for i in indices]
         if at_each_place(found[0]):
             targets = pad(found, IGNORE if found[0].dtype.kind == "i" else np.nan)
@@ -81,7 +81,7 @@ class AnnotatedRows:
 
 
 def check_classes(labels: Sequence[str], name: str) -> None:
-    """Refuses labels of a single class.
+    """Rejects data with a single class.
 
     Raises:
         ValueError: there is only one; the message names it.
@@ -91,30 +91,30 @@ def check_classes(labels: Sequence[str], name: str) -> None:
 
 
 def at_each_place(target: NDArray[Any]) -> bool:
-    """True for a target at each place, (T,) int32 or (T, C), not for one of the sequence, () or (C,) float32."""
+    """True for per-position targets, (T,) int32 or (T, C); False for per-sequence targets, () or (C,) float32."""
     return target.ndim == 2 or (target.ndim == 1 and target.dtype.kind == "i")
 
 
 class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Generic[ExampleT]):
     """Sequences with targets, such as a class for each.
 
-    A subclass reads its paths, and gives each example's inputs, labels and target.
+    A subclass reads its paths, and returns each example's inputs, labels and target.
 
     Args:
-        train, val, test: where each split is read from.
-        split: shares of train, val and test in `train`, where it is divided by a hash of the content, of all but
-            the labels: a split that has a path of its own takes none of it.
-        options: those of `SentenceDataModule`.
+        train, val, test: path of each split.
+        split: fractions of `train` used as train, val and test, assigned by a hash of the content without its labels;
+            a split that has its own path takes none of `train`.
+        options: arguments of `SentenceDataModule`.
 
     Raises:
-        ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
+        ValueError: an argument is out of range, or, when the data is first used, a file is invalid.
     """
 
     paths: Mapping[str, str]
     kind: str
-    """Name of this kind of data in a report."""
+    """Name of this kind of data, for reports."""
     remedy = "train on an example of it, or leave it out"
-    """Advice on a label that train lacks."""
+    """Advice shown for a label that is missing from train."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     @cached_property
     def labels(self) -> list[str]:
-        """The names of the classes: the train split's labels, sorted."""
+        """Class names: the train split's labels, sorted."""
         return sorted({label for example in self._examples["train"] for label in self._labels_of(example)})
 
     @property
@@ -172,10 +172,10 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
         return {label: number for number, label in enumerate(self.labels)}
 
     def class_at(self, place: str, label: str) -> int:
-        """The class of a label that stands at a place.
+        """Class id of the label found at a place.
 
         Raises:
-            ValueError: train lacks it.
+            ValueError: the label is missing from train.
         """
         if label not in self._classes:
             more = len(self.labels) - SHOWN
@@ -204,7 +204,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
         return {split: self._fitting(split, some, inputs[split]) for split, some in self._examples.items()}
 
     def _fitting(self, split: str, examples: list[ExampleT], inputs: Sequence[NDArray[Any]]) -> AnnotatedRows:
-        """Rows of the examples that fit, or were cut to fit."""
+        """Rows of the examples that fit, after truncation where `on_long` allows it."""
         kept: list[NDArray[Any]] = []
         targets: list[NDArray[Any]] = []
         places: list[str] = []
@@ -222,11 +222,11 @@ class AnnotatedTextDataModule(AnnotatedDataModule[TextT]):
     """Texts with targets, such as a class for each.
 
     Args:
-        encoding: of the files' text.
-        tokenizer: makes the tokenizer from the train split's texts.
-        max_len: the most tokens of a text.
-        max_tokens: of a batch on each rank, padded: its texts x its longest.
-        options: those of `AnnotatedDataModule`.
+        encoding: text encoding of the files.
+        tokenizer: factory that builds the tokenizer from the train split's texts.
+        max_len: maximum length of a text, in tokens.
+        max_tokens: maximum number of tokens in a padded batch on each rank: number of texts x longest text.
+        options: arguments of `AnnotatedDataModule`.
     """
 
     in_evaluation = ("tokenizer", "labels")
@@ -247,7 +247,7 @@ class AnnotatedTextDataModule(AnnotatedDataModule[TextT]):
 
     @abstractmethod
     def _read_path(self, path: str) -> tuple[list[TextT], list[Source]]:
-        """The examples of a path, in order, and the files that they are from."""
+        """The examples of a path, in order, and the files they come from."""
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -33,7 +33,7 @@ class Images(NamedTuple):
     labels: NDArray[Any]
 
     def digest(self) -> str:
-        """sha256 of what the arrays hold."""
+        """sha256 of the arrays' dtypes, shapes and values."""
         found = sha256()
         for array in self:
             found.update(f"{array.dtype} {array.shape}".encode())
@@ -45,7 +45,7 @@ def read_images(path: str | None) -> Images:
     """The images of an .npz file, or scikit-learn's digits: 1,797 of 8 x 8, in 10 classes.
 
     Raises:
-        ValueError: there is no such file, it lacks an array, or an array is not what it must be.
+        ValueError: the file does not exist, lacks an array, or has an array of the wrong shape, type or content.
     """
     if path is None:
         from sklearn.datasets import load_digits
@@ -74,7 +74,7 @@ def read_images(path: str | None) -> Images:
 
 class Row(NamedTuple):
     """A sequence, (T, F) float32; its target: a class, a number, or 0 or 1 for each label, (C,), or for each frame and
-    label, (T, C) float32; and the file and row where both are."""
+    label, (T, C) float32; and the file and row of both."""
 
     inputs: NDArray[np.float32]
     target: str | float | NDArray[np.float32]
@@ -99,14 +99,14 @@ def read_table(
 
     Args:
         path: a `.parquet` file, an `.npz` file, or a folder of NAME.npy files. Arrays are (N, T) or (N, T, F), targets
-            (N,), (N, C) or (N, T, C), and an array `lengths`, (N,), where there is one, says how many frames of each
-            sequence there are. A Parquet row has lists: of T numbers, or of T lists of F.
-        features: the arrays or columns that are read; side by side they are a frame's features.
-        target: the array or column of the targets.
-        whole_numbers: what they are as targets; None = classes.
+            (N,), (N, C) or (N, T, C). An optional array `lengths`, (N,), holds the number of frames of each sequence.
+            A Parquet row holds a list of T numbers, or of T lists of F numbers.
+        features: arrays or columns to read; they are concatenated along the feature axis.
+        target: array or column of the targets.
+        whole_numbers: interpretation of integer targets; None = classes.
 
     Raises:
-        ValueError: the path is missing, cannot be read, has no row or lacks a column, or what is wrong with a row.
+        ValueError: the path is missing, cannot be read, has no rows or lacks a column, or a row is invalid.
     """
     names = (*features, target)
     if Path(path).suffix.lower() == ".parquet":
@@ -133,7 +133,7 @@ def read_table(
 
 
 def check_alike(rows: Sequence[Row]) -> None:
-    """Refuses rows that differ from the first in the number of features or the kind of target.
+    """Rejects rows that differ from the first in the number of features or the kind of target.
 
     Raises:
         ValueError: a row differs.
@@ -152,7 +152,7 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
     """All arrays of an .npz file, or of a folder's NAME.npy files, by their names.
 
     Raises:
-        ValueError: it cannot be read, or lacks an array that is wanted; says what is `accepted`.
+        ValueError: it cannot be read, or lacks a wanted array; the message names the `accepted` formats.
     """
     path = Path(path).expanduser()
     with _whole(path, accepted):
@@ -173,10 +173,10 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
 
 @contextmanager
 def _whole(path: str | Path, accepted: str) -> Iterator[None]:
-    """Refuses a file that cannot be read; says what is `accepted`."""
+    """Rejects a file that cannot be read, with a message that names the `accepted` formats."""
     try:
         yield
-    except Exception as error:  # of any kind: NumPy, zipfile and Arrow each have their own of what is damaged
+    except Exception as error:  # NumPy, zipfile and Arrow each raise their own errors for damaged files
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}; give {accepted}") from error
@@ -191,13 +191,13 @@ def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
         found = {column: [value.as_py() for value in table[column]] for column in wanted}
         for column, values in found.items():
             for value in values:
-                if isinstance(value, str) and value.endswith("\0"):  # which NumPy takes off
+                if isinstance(value, str) and value.endswith("\0"):  # NumPy strips trailing NULs
                     raise ValueError(f"it has {value!r} in {column}, with a NUL character at its end; leave that out")
         return {column: [_array(value) for value in values] for column, values in found.items()}
 
 
 def _array(value: Any) -> NDArray[Any]:
-    """A row's value in a column as an array; ragged lists give an array of objects."""
+    """A row's value in a column as an array; ragged lists become an object array."""
     try:
         return np.array(value)
     except ValueError:
@@ -238,7 +238,7 @@ def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], lengt
 
 
 def _check_nulls(place: str, name: str, part: NDArray[Any]) -> None:
-    """Refuses a list in which something is missing."""
+    """Rejects a list that contains nulls."""
     if part.dtype.kind != "O":
         return
     for frame, found in enumerate(part.tolist() if part.ndim else [part.item()]):

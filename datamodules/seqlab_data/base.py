@@ -23,18 +23,18 @@ from seqlab_data.tokenizers import Tokenizer
 class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     """Loaders whose order is a pure function of seed, epoch, batch, rank and world, for any number of workers.
 
-    The number of batches done is the only state: a fit that resumes goes on at the next one. A subclass gives its rows,
-    its identity and its description, and tells what its task needs: `vocab_size`, `seq_len` and so on.
+    The number of batches done is the only state: a resumed fit continues with the next batch. A subclass provides its
+    rows, identity and description, and the attributes its task needs, such as `vocab_size` and `seq_len`.
 
     Args:
-        seed: of the order of the training batches.
-        num_workers: processes that load batches; 0 = the training process itself.
-        batch_size: rows of a batch on each rank, where these are not in groups.
+        seed: random seed for the order of the training batches.
+        num_workers: number of data-loading processes; 0 = load in the training process.
+        batch_size: rows per batch on each rank; unused when rows are read in groups.
 
     Attributes:
-        in_evaluation: names in the identity without which a model's scores mean nothing, whether or not it is trained
-            further.
-        between_epochs: names in the identity that may change where an epoch ends.
+        in_evaluation: identity fields that must match the checkpoint even for evaluation, since scores would be
+            meaningless otherwise.
+        between_epochs: identity fields that may change at an epoch boundary.
 
     Raises:
         ValueError: an argument is out of range.
@@ -57,11 +57,11 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """Rows from which the batches of "train", "val" or "test" are read."""
 
     def groups(self, split: str) -> Sequence[NDArray[np.int64]] | None:
-        """The rows of each batch of a rank, (B,) each; None = any that are next to each other in an epoch's order."""
+        """Row indices of each batch on a rank, (B,) each; None = batches of consecutive rows in the epoch's order."""
         return None
 
     def order(self, split: str) -> EpochOrder:
-        """Order of an epoch, a function of the number of rows or groups, the seed and the epoch."""
+        """Order function of an epoch, which takes the number of rows or groups, the seed and the epoch."""
         return epoch_order
 
     @abstractmethod
@@ -74,7 +74,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         about it."""
 
     def place(self, split: str, row: int) -> str | None:
-        """File of a row of a split, and where in it; None = only its number identifies it."""
+        """File of a row of a split, and the position in it; None = only the row number identifies it."""
         return None
 
     @property
@@ -83,7 +83,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         return divmod(self._next_number(), len(self._batches("train")))
 
     def setup(self, stage: str) -> None:
-        """Makes the data ready; a fit begins at the first batch unless it then loads a state."""
+        """Prepares the data; a fit starts at the first batch unless a state is loaded afterwards."""
         if stage == "fit":
             self._resumed = {"epoch": 0, "batch": 0, "batches": 0}
 
@@ -104,7 +104,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         return self.test_dataloader()
 
     def state_dict(self) -> dict[str, int | str]:
-        """Identity of the batches, and the position of the next one: (epoch, batch), where an epoch's end is
+        """Identity of the batches, and the position of the next batch: (epoch, batch). The end of an epoch is
         (epoch + 1, 0)."""
         epoch, batch = self.position
         _, world = self._rank_and_world()
@@ -120,8 +120,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """Resumes where `state_dict` was taken.
 
         Raises:
-            ValueError: this is other data or, in the middle of an epoch, makes other batches, or the checkpoint does
-                not say so. Only `in_evaluation` matters where nothing is fitted.
+            ValueError: the data differs, or the batches differ in the middle of an epoch, or the checkpoint lacks an
+                identity field. Outside of a fit, only the fields in `in_evaluation` are compared.
         """
         mine = {**self.identity(), "world": self._rank_and_world()[1]}
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
@@ -145,7 +145,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """This rank's batches of a split, in the split's own order unless shuffled."""
         rank, world = self._rank_and_world()
         seed = self.seed if shuffle else None
-        rows, groups = self.rows(split), self.groups(split)  # a split that is missing is told of its rows
+        rows, groups = self.rows(split), self.groups(split)  # `rows` first: it raises the error for a missing split
         size = self.batch_size if groups is None else 1
         order = self.order(split)
         return Batches(rows, size, groups=groups, seed=seed, order=order, rank=rank, world=world)
@@ -167,13 +167,13 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         )
 
     def _next_number(self) -> int:
-        """The number of the next training batch in the endless sequence of batches."""
+        """Index of the next training batch in the endless sequence of batches."""
         start = self._resumed["epoch"] * len(self._batches("train")) + self._resumed["batch"]
         return start + max(0, self._batches_trained() - self._resumed["batches"])
 
     def _batches_trained(self) -> int:
-        """Number of batches trained on over all epochs. Lightning's epochs are not asked: after a resume they may be
-        cut or counted twice."""
+        """Number of batches trained on over all epochs. Lightning's epoch counter is not used: after a resume, epochs
+        may be cut short or counted twice."""
         if self.trainer is None:
             return 0
         total: Any = self.trainer.fit_loop.epoch_loop.batch_progress.total
@@ -185,7 +185,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
 
 
 def _leave_signals_to_the_fit(worker: int) -> None:
-    """SLURM sends its warning to every process of a job, and a terminal its Ctrl-C: the fit ends its workers itself."""
+    """Makes a worker ignore signals that SLURM (warning) and a terminal (Ctrl-C) send to every process of a job; the
+    fit stops its workers itself."""
     for name in ("SIGINT", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -193,10 +194,10 @@ def _leave_signals_to_the_fit(worker: int) -> None:
 
 
 def check_at_least(least: int, **options: int) -> None:
-    """Refuses an option of `data` below `least`.
+    """Rejects options of `data` below `least`.
 
     Raises:
-        ValueError: an option is less.
+        ValueError: an option is smaller.
     """
     for name, value in options.items():
         if value < least:
@@ -204,6 +205,6 @@ def check_at_least(least: int, **options: int) -> None:
 
 
 def tokenizer_digest(*tokenizers: Tokenizer) -> str:
-    """sha256 of what the tokenizers are made of."""
+    """sha256 of the tokenizers' serialised definitions."""
     described = ",".join(json.dumps(tokenizer.to_dict(), sort_keys=True) for tokenizer in tokenizers)
     return sha256(described.encode()).hexdigest()

@@ -1,5 +1,4 @@
-"""Batches of rows: their order, a pure function of seed, epoch, batch, rank and world, and rows of similar length
-together.
+"""Batches of rows: their order, a pure function of seed, epoch, batch, rank and world size, and bucketing by length.
 
 B batch, T length, F features.
 """
@@ -31,15 +30,15 @@ class Rows(Protocol[BatchT]):
 
 
 def epoch_order(num_rows: int, seed: int | None, epoch: int) -> NDArray[np.int64]:
-    """(num_rows,) the order of the rows in an epoch: the ranks of random 64-bit keys.
+    """(num_rows,) order of the rows in an epoch, from sorting random 64-bit keys.
 
-    Only the bit generator is drawn from: unlike `Generator.permutation`, NumPy keeps its stream for ever.
+    Only the bit generator is used: NumPy guarantees a stable stream for it, unlike for `Generator.permutation`.
     """
     return np.arange(num_rows) if seed is None else shuffled(num_rows, seed, epoch)
 
 
 def shuffled(num_rows: int, *entropy: int) -> NDArray[np.int64]:
-    """(num_rows,) an order that follows from the numbers given."""
+    """(num_rows,) permutation seeded by the given integers."""
     keys = np.random.PCG64(np.random.SeedSequence(entropy)).random_raw(num_rows)
     return np.argsort(keys, kind="stable")
 
@@ -47,24 +46,24 @@ def shuffled(num_rows: int, *entropy: int) -> NDArray[np.int64]:
 def batch_indices(
     order: NDArray[np.int64], batch: int, *, batch_size: int, rank: int = 0, world: int = 1
 ) -> NDArray[np.int64]:
-    """(B,) the rows that a rank reads in a batch of the epoch with this order.
+    """(B,) row indices that a rank reads for a batch of the epoch with this order.
 
-    The ranks share the `batch_size * world` rows of each batch as evenly as can be, in order: in an epoch's
-    last batch some may have one less than others, or none.
+    The `batch_size * world` rows of each batch are split across the ranks as evenly as possible, in order. In an
+    epoch's last batch some ranks may have one row fewer than others, or none.
     """
     size = batch_size * world
     return np.array_split(order[batch * size : (batch + 1) * size], world)[rank]
 
 
 class Batches(Dataset[BatchT], Generic[BatchT]):
-    """Batch k of an endless sequence: batch k mod n of epoch k div n, where an epoch is n batches.
+    """Endless sequence of batches: batch k is batch k mod n of epoch k div n, where an epoch has n batches.
 
     Args:
-        batch_size: rows a rank, or groups; a batch is `batch_size * world` of them over all ranks.
-        groups: the rows that are read together, (B,) each; None = every row for itself.
-        seed: of the order in each epoch; None leaves rows and groups in theirs.
-        order: of the rows or groups in an epoch, from their number, the seed and the epoch.
-        rank, world: which share of each batch is read. A rank with nothing left reads one row, of which nothing counts.
+        batch_size: rows, or groups, per rank; a global batch has `batch_size * world` of them.
+        groups: indices of the rows that are read together, (B,) each; None = every row is its own group.
+        seed: random seed for the order in each epoch; None = no shuffling.
+        order: function of the number of rows or groups, the seed and the epoch that returns the epoch's order.
+        rank, world: rank and world size. A rank with no rows left reads one row that is excluded from every count.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class Batches(Dataset[BatchT], Generic[BatchT]):
         if not len(mine):
             nothing: BatchT = uncounted(self.rows.read(np.zeros(1, dtype=np.int64)))
             return nothing
-        # The places of groups, (batch_size,), become those of their rows, (B,).
+        # Group indices, (batch_size,), are expanded to row indices, (B,).
         return self.rows.read(mine if self.groups is None else np.concatenate([self.groups[i] for i in mine]))
 
     def _num_shared(self) -> int:
@@ -110,11 +109,11 @@ class Batches(Dataset[BatchT], Generic[BatchT]):
 
 
 class FromNext(Sampler[int]):
-    """The numbers of an epoch's worth of batches, from the next one on.
+    """Sampler of the indices of one epoch's worth of batches, starting at the next one.
 
     Args:
-        next_number: how many batches are done; asked at the start of each pass.
-        num_batches: how many numbers to give.
+        next_number: returns the index of the next batch; called at the start of each pass.
+        num_batches: number of indices per pass.
     """
 
     def __init__(self, next_number: Callable[[], int], num_batches: int) -> None:
@@ -132,8 +131,8 @@ class FromNext(Sampler[int]):
 class TrainLoader(DataLoader[BatchT]):
     """A DataLoader that starts at the first batch asked for, not at `iter()`.
 
-    Lightning calls `iter()` before it has read from a checkpoint how many batches are done. The two methods tell
-    it that this loader resumes; there is nothing to save, for the place follows from that number.
+    Lightning calls `iter()` before it has restored the number of batches done from a checkpoint. The two state methods
+    mark this loader as resumable. They save nothing, since the position follows from that number.
     """
 
     def __iter__(self) -> Iterator[BatchT]:  # type: ignore[override]
@@ -147,12 +146,12 @@ class TrainLoader(DataLoader[BatchT]):
 
 
 def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray[np.int64]]:
-    """Rows of each group, in order within a group; the groups are in the order of their first rows.
+    """Row indices of each group, sorted within a group; the groups are in the order of their first rows.
 
-    Rows of one length are mixed before they are cut into groups, so that a file sorted by class gives mixed groups.
+    Rows of equal length are shuffled before they are grouped, so that a file sorted by class gives mixed groups.
 
     Raises:
-        ValueError: a row alone has more than `max_tokens`.
+        ValueError: a single row is longer than `max_tokens`.
     """
     if len(lengths) and lengths.max() > max_tokens:
         raise ValueError(
@@ -160,7 +159,7 @@ def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray
         )
     mixed = epoch_order(len(lengths), 0, 0)
     longest_first = mixed[np.argsort(-lengths[mixed], kind="stable")]  # (N,)
-    groups = []  # (B,) each: as many of the longest that are left as fit, padded to the first of them
+    groups = []  # (B,) each: as many of the longest remaining rows as fit when padded to the first
     while len(longest_first):
         size = max_tokens // max(int(lengths[longest_first[0]]), 1)
         groups.append(np.sort(longest_first[:size]))
@@ -169,21 +168,21 @@ def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray
 
 
 class Groups:
-    """Groups of each split, made again when `max_tokens` changes."""
+    """Groups of each split, rebuilt when `max_tokens` changes."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[int, list[NDArray[np.int64]]]] = {}
 
     def of(self, split: str, lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray[np.int64]]:
-        """Groups that `group_by_length` makes of the split with rows of these lengths."""
+        """Groups that `group_by_length` makes from the rows of a split, given their lengths."""
         if split not in self._made or self._made[split][0] != max_tokens:
             self._made[split] = max_tokens, group_by_length(lengths, max_tokens)
         return self._made[split][1]
 
 
 def pad(rows: Sequence[NDArray[Any]], value: float) -> Tensor:
-    """Rows (T,) or (T, F) padded at their ends with `value` to the longest of them: (B, T) or (B, T, F), int64 for
-    integers and float32 for other numbers."""
+    """Rows (T,) or (T, F) right-padded with `value` to the longest: (B, T) or (B, T, F), int64 for integers and float32
+    for other numbers."""
     dtype = np.int64 if rows[0].dtype.kind == "i" else np.float32
     padded = np.full((len(rows), max(map(len, rows)), *rows[0].shape[1:]), value, dtype=dtype)
     for filled, row in zip(padded, rows, strict=True):
@@ -192,6 +191,6 @@ def pad(rows: Sequence[NDArray[Any]], value: float) -> Tensor:
 
 
 def pad_mask(rows: Sequence[NDArray[Any]]) -> Tensor:
-    """(B, T) bool, True = a real token of the rows that `pad` pads."""
+    """(B, T) bool padding mask for the rows that `pad` pads; True = real token."""
     lengths = np.array([len(row) for row in rows])
     return torch.from_numpy(np.arange(lengths.max()) < lengths[:, None])

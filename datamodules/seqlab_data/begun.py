@@ -1,4 +1,4 @@
-"""Token files that are written a block at a time, and can be continued after their process was killed."""
+"""Token files that are written block by block, and can be resumed after their process was killed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from seqlab_data.splits import SPLITS
 
 DONE = "done.json"
 EVERY = 16
-"""Blocks between two points from which writing can resume."""
+"""Number of blocks between two points from which writing can resume."""
 
 
 class BegunFiles:
-    """The token files of the splits, and the number of blocks in them, in a folder of their own.
+    """Partially written token files of the splits, and the number of blocks in them, in a separate folder.
 
-    An exception deletes them; after Ctrl-C or a kill they are continued.
+    An exception deletes them; after Ctrl-C or a kill, writing resumes.
 
     Args:
-        folder: where they are, from an earlier process perhaps.
-        dtype: of the ids.
-        tokenizer: digest of the tokenizer that gives the ids; files of another one are not continued.
+        folder: folder of the files, possibly left by an earlier process.
+        dtype: NumPy dtype of the ids.
+        tokenizer: digest of the tokenizer that produces the ids; files of another tokenizer are not resumed.
 
     Attributes:
         blocks: number of blocks written.
-        chars: number of characters of text in them.
-        tokens: number of tokens of each split.
+        chars: number of characters of text in those blocks.
+        tokens: number of tokens in each split.
     """
 
     def __init__(self, folder: Path, dtype: str, tokenizer: str) -> None:
@@ -60,7 +60,7 @@ class BegunFiles:
             file.truncate(0)
 
     def add(self, split: str, ids: NDArray[Any], num_chars: int) -> None:
-        """Writes the next block, which belongs to this split."""
+        """Appends the next block to this split's file."""
         ids.tofile(self._files[split])
         self.tokens[split] += len(ids)
         self.chars += num_chars
@@ -83,7 +83,7 @@ class BegunFiles:
         os.replace(new, self._folder / DONE)
 
     def _left(self) -> tuple[int, int, dict[str, int]]:
-        """Counts of what an earlier process has written in full: blocks, characters, and tokens of each split."""
+        """Numbers of blocks, characters, and tokens of each split that an earlier process has completed."""
         try:
             tokenizer, blocks, chars, self.tokens = json.loads((self._folder / DONE).read_text())
             whole = all(self._path(split).stat().st_size >= self._size(split) for split in SPLITS)

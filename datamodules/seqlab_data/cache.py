@@ -1,4 +1,4 @@
-"""Folders made once for each content and settings, whole or not at all, and the tokens of texts in them."""
+"""Cache folders, written atomically once for each content and settings, and the tokens of texts in them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMAT = 1
 """Format version. Raise it when the tokens of the same texts and settings change, so that old caches are not used."""
 SUMS = "sums.json"
 PATIENCE = 2.0
-"""Seconds after which a process that waits for another says so."""
+"""Seconds after which a process that waits for another prints a message."""
 MakeTokenizer = Callable[[str], Tokenizer] | Tokenizer
 LEARNED = (ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer)
 
@@ -48,14 +48,14 @@ class EncodedTexts(NamedTuple):
 def encode_texts(
     texts: Mapping[str, Sequence[str]], learn_from: Sequence[str], make_tokenizer: Callable[[str], Tokenizer]
 ) -> EncodedTexts:
-    """The tokens of sets of texts, from a cache if they have been made before.
+    """The tokens of sets of texts, from a cache if they were encoded before.
 
     Args:
-        texts: sets by their names.
+        texts: sets of texts by name.
         learn_from: texts that the tokenizer learns from, joined by newlines.
 
     Raises:
-        ValueError: the tokenizer cannot learn from them.
+        ValueError: the tokenizer cannot learn from `learn_from`.
         OSError: a file of the cache cannot be read or written.
     """
 
@@ -63,7 +63,7 @@ def encode_texts(
         for name, some in texts.items():
             ids = [tokenizer.encode_array(text) for text in some]
             lengths = np.array([len(one) for one in ids], dtype=np.int64)
-            # The ids of all texts end to end, and how many each text has.
+            # The concatenated ids of all texts, and the number of ids of each text.
             np.savez(folder / f"{name}.npz", ids=np.concatenate([np.zeros(0, np.int32), *ids]), lengths=lengths)
 
     digests = {name: content_digest(text.encode() for text in some) for name, some in texts.items()}
@@ -79,11 +79,11 @@ def cached_tokens(
     make: Callable[[Path, Tokenizer], None],
     root: str | Path | None = None,
 ) -> tuple[Path, Tokenizer]:
-    """The folder with this key and the tokenizer's settings, and the tokenizer, which is saved in it.
+    """The cache folder for this key and the tokenizer's settings, and the tokenizer saved in it.
 
     Args:
-        learn_from: gives the text that the tokenizer learns from, in pieces.
-        make: fills an empty folder with what the tokenizer gives.
+        learn_from: returns the text that the tokenizer learns from, in pieces.
+        make: fills an empty folder with the tokenizer's output.
         root: as in `cached_folder`.
 
     Raises:
@@ -105,18 +105,18 @@ def cached_tokens(
 
 
 def cached_folder(key: Any, make: Callable[[Path], None], root: str | Path | None = None) -> Path:
-    """The folder with this key. If it is missing or damaged it is made: under another name, then renamed.
+    """The cache folder for this key. If it is missing or damaged, it is made under a temporary name and then renamed.
 
-    Any number of processes may call this at once.
+    Any number of processes may call this concurrently.
 
     Args:
         key: JSON values that determine the folder's content.
         make: fills an empty folder with files.
-        root: folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
+        root: root folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
 
     Raises:
         OSError: a file cannot be read or written.
-        ValueError: the folder of the caches cannot be made.
+        ValueError: the root folder cannot be created.
     """
     root = cache_root(root)
     folder = root / sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
@@ -151,7 +151,7 @@ def _replace(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def _intact(folder: Path) -> bool:
-    """True if a cache is there and its files are as they were written."""
+    """True if a cache exists and its files match their checksums."""
     try:
         sums = json.loads((folder / SUMS).read_text())
         return bool(sums) and intact(folder, sums)
@@ -161,7 +161,7 @@ def _intact(folder: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Lets in one process at a time; another that has to wait says what for."""
+    """Admits one process at a time; a process that has to wait prints what it is waiting for."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=PATIENCE)
@@ -175,14 +175,14 @@ def locked(path: Path, what: str) -> Iterator[None]:
 
 
 def cache_root(root: str | Path | None) -> Path:
-    """The folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Root folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`."""
     if root := root or os.environ.get("SEQLAB_CACHE"):
         return Path(root).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seqlab"
 
 
 def tokenizer_settings(make_tokenizer: MakeTokenizer) -> dict[str, Any] | None:
-    """Settings that determine the tokens of this factory's tokenizer, if they can be told without the text; else None.
+    """Settings that determine the tokens of this factory's tokenizer, if they are known without the text; else None.
 
     They can for tokenizers that learn from the text alone, as they are or in a `partial`; a file that others read, and
     other code, may change under the same name.
@@ -192,10 +192,10 @@ def tokenizer_settings(make_tokenizer: MakeTokenizer) -> dict[str, Any] | None:
 
 
 def learn(make_tokenizer: MakeTokenizer, texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer that this factory makes from `texts` joined end to end; a tokenizer is returned as it is.
+    """The tokenizer that this factory learns from the concatenated `texts`; a tokenizer is returned unchanged.
 
     Raises:
-        ValueError: it cannot learn from the text; the text is too long for one that takes it whole.
+        ValueError: it cannot learn from the text, or needs the whole text at once and the text is too long for that.
     """
     if isinstance(make_tokenizer, Tokenizer):
         return make_tokenizer
@@ -204,18 +204,18 @@ def learn(make_tokenizer: MakeTokenizer, texts: Iterable[str]) -> Tokenizer:
 
 
 def _class_of(make_tokenizer: MakeTokenizer) -> tuple[type[Tokenizer] | None, dict[str, Any]]:
-    """Class of the tokenizer that a factory makes, and its options; None = the factory is other code."""
+    """Class of the tokenizer that a factory makes, and its options; None = the class is unknown (custom code)."""
     made: Any = make_tokenizer
     options: dict[str, Any] = {}
     if isinstance(make_tokenizer, partial):
         made, args, options = make_tokenizer.func, make_tokenizer.args, make_tokenizer.keywords
-        if args:  # of a config jsonargparse makes a function of its own, called with the class last
+        if args:  # jsonargparse wraps a config in its own function, whose last argument is the class
             made = args[-1] if str(getattr(made, "__module__", "")).startswith("jsonargparse.") else None
     return (made, options) if isinstance(made, type) and issubclass(made, Tokenizer) else (None, {})
 
 
 def _read(path: Path) -> list[NDArray[np.int32]]:
-    # All ids end to end, (sum of T,), are cut where each text ends: (T,) each.
+    # The concatenated ids, (sum of T,), are split at the end of each text: (T,) each.
     with np.load(path) as arrays:
         ids, ends = arrays["ids"], np.cumsum(arrays["lengths"])
     return [ids[start:end] for start, end in zip(np.append(0, ends), ends, strict=False)]

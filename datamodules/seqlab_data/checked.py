@@ -1,7 +1,7 @@
-"""Checks that the files of a cache are as they were written, without reading all of them at each start.
+"""Checksum verification of cache files, without reading all of them at each start.
 
-A file of tokens is read whole where it is made, and again where its time of change says that it was touched. What a
-disk has changed in silence is found where it is read: each block is checked when a process first reads in it.
+A token file is read in full when it is written, and again when its modification time has changed. Silent disk
+corruption is detected on reading: each block is checked when a process first reads from it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 NOTE = "checked.json"
-"""File with each token file's time of change when it was checked, its sha256, and the CRC-32 of each block."""
+"""File with each token file's modification time when it was checked, its sha256, and the CRC-32 of each block."""
 BLOCK_BITS = 18
 BLOCK = 1 << BLOCK_BITS
-"""Bytes that are checked at once."""
+"""Number of bytes per checksummed block."""
 LARGE = ".bin"
 
 
 def sums_of(folder: Path) -> dict[str, tuple[int, str]]:
-    """Size and sha256 of each file. Those of token files are noted for later."""
+    """Size and sha256 of each file. The checksums of token files are also stored in `NOTE`."""
     read = {file.name: _read(file) for file in folder.iterdir()}
     sums = {name: ((folder / name).stat().st_size, digest) for name, (digest, _) in read.items()}
     _note(folder, read, {})
@@ -36,8 +36,8 @@ def sums_of(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def intact(folder: Path, sums: Mapping[str, tuple[int, str]]) -> bool:
-    """True if every file has the given size and sha256. A sha256 noted at the same time of change is not computed
-    again.
+    """True if every file has the given size and sha256. A stored sha256 is reused if the modification time is
+    unchanged.
 
     Raises:
         OSError: a file is missing.
@@ -59,21 +59,21 @@ class Blocks:
     """The blocks of a token file, each checked before it is first read.
 
     Args:
-        path: of the file.
-        data: its bytes, memory-mapped.
+        path: path of the file.
+        data: bytes of the file, memory-mapped.
     """
 
     def __init__(self, path: Path, data: NDArray[np.uint8]) -> None:
         self._path, self._data = path, data
         self._sums = _noted(path.parent).get(path.name, (0, "", []))[2]
-        # Without a note the whole file was checked in this process.
+        # Without stored checksums, the whole file was already checked in this process.
         self._unchecked = np.full(-(-len(data) // BLOCK), bool(self._sums))
 
     def check(self, places: NDArray[np.int64]) -> None:
-        """Reads the blocks that hold the bytes at these places and were not read before.
+        """Checks the blocks that hold the bytes at these offsets and were not checked before.
 
         Raises:
-            ValueError: one is not as it was written.
+            ValueError: a block does not match its checksum.
         """
         if not self._unchecked.any():
             return
@@ -107,8 +107,8 @@ def _noted(folder: Path) -> dict[str, Any]:
 
 
 def _note(folder: Path, read: Mapping[str, tuple[str, list[int]]], noted: Mapping[str, Any]) -> None:
-    """Notes that the files of tokens among these are as they were written, if the folder is writable. Sets their time
-    of change to one that no later change can have, however coarse the file system's clock is."""
+    """Stores the checksums of the token files among these, if the folder is writable. Sets their modification time 10
+    seconds back, so that any later change differs, however coarse the file system's clock is."""
     then = time.time_ns() - 10 * 10**9
     new = folder / f"{NOTE}.{os.getpid()}"
     found = {}

@@ -1,4 +1,4 @@
-"""Documents as one long text that is never held: measured, cut into train, val and test, and read share by share."""
+"""Documents as one long text that is streamed: measured, cut into train, val and test, and read part by part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seqlab_data.text_rows import TextRows
 
 
 class Share(NamedTuple):
-    """A split's part of one document: the number of the document, and the line where the part begins."""
+    """A split's part of one document: the index of the document, and the line where the part begins."""
 
     split: str
     document: int
@@ -26,21 +26,20 @@ class Share(NamedTuple):
 
 
 class Corpus:
-    """Documents joined end to end and cut by characters into contiguous splits, and documents of splits that stand
-    apart.
+    """Concatenated documents cut by characters into contiguous splits, and separate documents of other splits.
 
     Args:
-        cut: the documents that are divided.
-        fractions: of train, val and test.
-        apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
-        root: folder of the caches, as of `cached_folder`.
+        cut: documents to be divided into splits.
+        fractions: fractions of train, val and test.
+        apart: separate documents of val or test; the remaining splits divide `cut` in proportion to their `fractions`.
+        root: root folder of the caches, as in `cached_folder`.
 
     Attributes:
-        files: all of them.
-        fractions: as they were given.
+        files: all documents.
+        fractions: the fractions as given.
 
     Raises:
-        ValueError: when they are read, a document is empty or not in its encoding.
+        ValueError: on reading, a document is empty or not in its encoding.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Corpus:
         return {split: measured(some, self._root) for split, some in self._groups.items()}
 
     def place(self, document: int, line: int) -> str:
-        """Name of a document's line in a report."""
+        """Name of a document's line, for reports."""
         if any(isinstance(file, TextRows) for file in self.files):
             names = " to ".join(dict.fromkeys((self.files[0].name, self.files[-1].name)))
             return f"{names}, document {document + 1}, line {line}"
@@ -83,7 +82,7 @@ class Corpus:
         return sizes | {split: self._measures[split].num_chars for split in self._groups if split != "train"}
 
     def train(self) -> Iterator[str]:
-        """The text of the train split in pieces.
+        """Text of the train split, in pieces.
 
         Raises:
             ValueError: as in `shares`, which is read to its end.
@@ -95,10 +94,10 @@ class Corpus:
                     yield text
 
     def shares(self) -> Iterator[tuple[Share, str]]:
-        """All text in order, in pieces, each with its share; the splits that stand apart come last.
+        """All text in order, in pieces, each with its share; the documents in `apart` come last.
 
         Raises:
-            ValueError: at the latest when all is read: it is not the text that was measured.
+            ValueError: the text has changed since it was measured; raised at the end of the text at the latest.
         """
         divided = [split for split in SPLITS if split == "train" or split not in self._groups]
         numbers = count()
@@ -113,8 +112,8 @@ class Corpus:
 def _shares(
     files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterator[int], of_all: Any
 ) -> Iterator[tuple[Share, str]]:
-    """The text of documents, cut into splits of these sizes as far as it reaches; a split without any has a share of no
-    text. The documents' sha256 are added to `of_all`."""
+    """Text of documents, cut into splits of these sizes in characters; a split left without text yields one empty
+    share. Updates `of_all` with the sha256 of each document."""
     splits = iter(sizes.items())
     split, left = next(splits)
     share = Share(split, 0, 1)

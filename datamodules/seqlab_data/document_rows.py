@@ -1,6 +1,6 @@
-"""Documents one by one, as rows of which none holds two.
+"""Rows that never span two documents.
 
-B batch, N rows, T the longest row of a batch.
+B batch, N rows, T longest row of a batch.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from seqlab_data.windows import TextCounts, token_batch
 
 
 class DocumentRows:
-    """A row reads a document from its bos on, or the next `seq_len` tokens of one that is longer, and predicts each
-    token that follows, the next document's bos included: what `Windows` predict, each once.
+    """Rows that each hold one document from its bos, or the next `seq_len` tokens of a longer one. A row predicts the
+    token after each, including the next document's bos: every prediction of `Windows`, exactly once.
 
     Args:
-        counts: how much text each token stands for.
+        counts: amount of text that each token represents.
 
     Attributes:
-        lengths: (N,) how many tokens each row reads.
+        lengths: (N,) number of input tokens of each row.
 
     Raises:
         ValueError: the stream has no token to predict.
@@ -37,9 +37,9 @@ class DocumentRows:
         self._stream = TokenStream(file)
         self._pad_id = tokenizer.pad_id
         begins = self._stream.places_of(tokenizer.bos_id)
-        predicted = np.diff(begins, append=file.num_tokens - 1)  # of each document; the first token of all is not
+        predicted = np.diff(begins, append=file.num_tokens - 1)  # per document; all tokens but the first
         rows = -(-predicted // seq_len)
-        number = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)  # (N,) of each row in its document
+        number = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)  # (N,) row index in its document
         self._begins = np.repeat(begins, rows) + number * seq_len
         self.lengths = np.minimum(np.repeat(predicted, rows) - number * seq_len, seq_len)
 
@@ -47,11 +47,11 @@ class DocumentRows:
         return len(self.lengths)
 
     def read(self, indices: NDArray[np.int64]) -> TokenBatch:
-        """The rows with these indices, (B,), pads at their ends: tokens and targets (B, T), and what these stand for,
-        (B,) each."""
+        """The rows with these indices, (B,), right-padded: tokens and targets (B, T), and counts of their text, (B,)
+        each."""
         lengths = self.lengths[indices, None]
         places = np.arange(lengths.max() + 1)
-        # The places past a row's end are those of its last token, so that none is past the stream's.
+        # Positions past a row's end repeat its last token, so that none is past the end of the stream.
         ids = self._stream.at(self._begins[indices, None] + np.minimum(places, lengths))  # (B, T + 1)
         ids[places > lengths] = self._pad_id
         real = places[:-1] < lengths  # (B, T)

@@ -18,7 +18,7 @@ def check_encoding(name: str) -> str:
     """Canonical name of an encoding.
 
     Raises:
-        ValueError: Python has none of that name that gives text.
+        ValueError: Python has no text encoding of that name.
     """
     try:
         "".encode(name)
@@ -29,14 +29,14 @@ def check_encoding(name: str) -> str:
 
 
 def find_documents(path: str | Sequence[str] | None, encoding: str = UTF_8) -> list[Document]:
-    """The documents of a path, in the order in which they are read.
+    """The documents of a path, in reading order.
 
     Args:
-        path: a file; a glob (`**` = any folders); a folder, of which every file is read, in subfolders too, sorted
-            by path, except those hidden by a leading dot; a split of a Hugging Face dataset, `hf:NAME@SPLIT`, whose
-            column `text` is one document; a list of these, in its order; or None for CPython's documentation
-            (`pydoc_data.topics`), each topic a document, sorted by name.
-        encoding: of files.
+        path: a file; a glob (`**` = any folders); a folder, whose files are read recursively, sorted by path, except
+            files hidden by a leading dot; a split of a Hugging Face dataset, `hf:NAME@SPLIT`, whose column `text` is
+            one document; a list of these, in its order; or None for CPython's documentation (`pydoc_data.topics`),
+            with each topic a document, sorted by name.
+        encoding: text encoding of the files.
 
     Raises:
         ValueError: there is no such file, or nothing matches.
@@ -55,7 +55,7 @@ def find_file(name: str | Path, accepted: str) -> Path:
     """The file with this name.
 
     Raises:
-        ValueError: there is no such file; says what is `accepted`.
+        ValueError: the file does not exist; the message names the `accepted` formats.
     """
     path = Path(name).expanduser()
     if not path.is_file():
@@ -64,7 +64,7 @@ def find_file(name: str | Path, accepted: str) -> Path:
 
 
 def source_name(path: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None) -> str:
-    """Name of the source in a report."""
+    """Name of the source, for reports."""
     if isinstance(path, Mapping):
         return "; ".join(f"{name}: {source_name(one)}" for name, one in path.items())
     if path is None:
@@ -73,7 +73,7 @@ def source_name(path: str | Sequence[str] | Mapping[str, str | Sequence[str]] | 
 
 
 def content_digest(contents: Iterable[bytes]) -> str:
-    """sha256 over the sha256 of each content in order: names and folders do not matter, boundaries do."""
+    """sha256 of the concatenated sha256 digests of the contents: names and folders do not matter, boundaries do."""
     digest = hashlib.sha256()
     for content in contents:
         digest.update(hashlib.sha256(content).digest())

@@ -1,4 +1,4 @@
-"""The tokens of a text in pieces, made in this process or in others."""
+"""Tokenization of a text in blocks, in this process or in worker processes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from seqlab_data.tokenizers import Tokenizer
 
 BLOCK = 1 << 20
-"""Characters that are encoded at once, if they can be cut there."""
+"""Target number of characters per block, if the text can be cut there."""
 
 
 class TextBlock(NamedTuple):
-    """Some text of one split.
+    """Part of the text of one split.
 
     Attributes:
-        texts: each with whether a document begins with it.
+        texts: pairs of a flag and a text; the flag is True if a document begins with that text.
     """
 
     split: str
@@ -62,10 +62,10 @@ def encode_all(
     """Each block and its ids, in order.
 
     Args:
-        processes: how many encode; 0 = this one. A few blocks for each are read ahead.
+        processes: number of worker processes; 0 = encode in this process. About two blocks per worker are read ahead.
 
     Raises:
-        OSError: a process was ended from outside.
+        OSError: a worker process was killed.
     """
     if not processes:
         yield from ((block, encode(tokenizer, block)) for block in blocks)
@@ -97,7 +97,7 @@ _tokenizer: Tokenizer
 def _begin(tokenizer: Tokenizer) -> None:
     global _tokenizer
     _tokenizer = tokenizer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's Ctrl-C ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Examples that are made as they are read, from (seed, split, index)."""
+"""Examples generated on the fly from (seed, split, index)."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from seqlab_data.splits import SPLITS
 class Draw:
     """Random numbers determined by (seed, split, index), the same on every machine.
 
-    Only the bit generator is drawn from: NumPy keeps its stream for ever.
+    Only the bit generator is used: NumPy guarantees a stable stream for it.
     """
 
     def __init__(self, *words: int) -> None:
         self._bits = np.random.PCG64(np.random.SeedSequence(words))
 
     def integer(self, bound: int) -> int:
-        """One of 0, ..., bound - 1."""
+        """A random integer in 0, ..., bound - 1."""
         return int(self._bits.random_raw()) % bound
 
     def integers(self, bound: int, count: int) -> list[int]:
         return [self.integer(bound) for _ in range(count)]
 
     def uniform(self, count: int) -> NDArray[np.float64]:
-        """`count` numbers from 0 to 1, 1 excluded."""
+        """`count` numbers in [0, 1)."""
         numbers: NDArray[np.float64] = (self._bits.random_raw(count) >> np.uint64(11)) * np.float64(2.0**-53)
         return numbers
 
     def sample(self, bound: int, count: int) -> list[int]:
-        """`count` distinct numbers of 0, ..., bound - 1, in random order."""
+        """`count` distinct integers from 0, ..., bound - 1, in random order."""
         keys = self._bits.random_raw(bound)
         order: list[int] = np.argsort(keys, kind="stable")[:count].tolist()
         return order
@@ -47,8 +47,8 @@ class Generated(ABC, Generic[BatchT]):
     """The examples of a split.
 
     Args:
-        lengths: the least and the greatest length; all between are equally likely.
-        words: integers that determine the examples, together with the index of each.
+        lengths: minimum and maximum length, both included; all lengths are equally likely.
+        words: integers that determine the examples, together with the index of each example.
     """
 
     def __init__(self, lengths: tuple[int, int], count: int, words: tuple[int, ...]) -> None:
@@ -64,7 +64,7 @@ class Generated(ABC, Generic[BatchT]):
         """The examples with these indices, (B,)."""
 
     def draws(self, indices: NDArray[np.int64]) -> Iterator[tuple[Draw, int]]:
-        """Random numbers and length of each example."""
+        """Random number generator and length of each example."""
         least, most = self.lengths
         for index in indices.tolist():
             draw = Draw(*self.words, index)
@@ -72,15 +72,15 @@ class Generated(ABC, Generic[BatchT]):
 
 
 class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
-    """Data module of generated examples. A subclass says what the task is, and makes the examples of a split.
+    """Data module of generated examples. A subclass names the task and generates the examples of a split.
 
     Args:
-        train_lengths: the least and the greatest length of train and val.
-        test_lengths: of test.
-        num_train, num_eval: examples of train, and of val and test each.
-        batch_size: examples a batch on each rank.
-        seed: of the examples and of their order.
-        num_workers: processes that load batches; 0 = the training process itself.
+        train_lengths: minimum and maximum length of train and val.
+        test_lengths: minimum and maximum length of test.
+        num_train, num_eval: number of examples in train, and in each of val and test.
+        batch_size: examples per batch on each rank.
+        seed: random seed for the examples and for their order.
+        num_workers: number of data-loading processes; 0 = load in the training process.
 
     Raises:
         ValueError: an argument is out of range.
@@ -91,7 +91,7 @@ class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
     name: str
     task_name: str
     shortest = 1
-    """Shortest length that the task has."""
+    """Minimum length that the task supports."""
 
     def __init__(
         self,

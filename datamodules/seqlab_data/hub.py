@@ -16,14 +16,14 @@ def is_hub(path: str) -> bool:
 
 
 def read_hub(path: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The rows of a split, of which classes have their names. They are read as they are asked for.
+    """The rows of a split, read lazily, with class ids replaced by class names.
 
     Args:
         path: `hf:NAME[:CONFIG][@SPLIT]` or `hf:FOLDER[@SPLIT]`.
-        columns: what is read; one within another is `translation.en`.
+        columns: names of the columns to read; a nested column is written `translation.en`.
 
     Raises:
-        ValueError: datasets is not installed, the dataset cannot be read, its split is not named, it has no row or
+        ValueError: datasets is not installed, the dataset cannot be read, its split is not named, it has no rows or
             lacks a column, or a row has a class without a name.
     """
     split = _split(path).flatten()
@@ -57,7 +57,7 @@ def _split(path: str) -> Any:
     name, _, config = source.partition(":")
     try:
         found = datasets.load_from_disk(str(folder)) if folder.is_dir() else datasets.load_dataset(name, config or None)
-    except Exception as error:  # of any kind: an empty dataset gives an IndexError
+    except Exception as error:  # any type is possible: an empty dataset raises an IndexError
         if datasets.config.HF_HUB_OFFLINE:
             fetched = "it is not on this machine, and HF_HUB_OFFLINE=0 fetches it"
             raise ValueError(f"{path} cannot be read: {fetched}; give {ACCEPTED}") from error

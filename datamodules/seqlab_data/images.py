@@ -56,20 +56,20 @@ class ImageRows:
 
 
 class ImageDataModule(SequenceDataModule[LabelledBatch]):
-    """Images, each with one of a few labels, read as sequences of features. docs/data.md has the guarantees.
+    """Images with one class label each, read as sequences of features. docs/data.md has the guarantees.
 
     Args:
-        path: an .npz file with the arrays images, (N, H, W) or (N, H, W, C), and labels, (N,); None = scikit-learn's
+        path: .npz file with the arrays images, (N, H, W) or (N, H, W, C), and labels, (N,); None = scikit-learn's
             digits.
-        patch_size: P; an image is read as its P x P patches, row by row. 1 is pixel by pixel.
-        split: shares of train, val and test, divided by a hash of `split_seed` and the image.
-        batch_size: images a batch on each rank.
-        seed: of the order of the training batches.
-        num_workers: processes that load batches; 0 = the training process itself.
+        patch_size: patch side P in pixels; an image is read as its P x P patches, row by row. 1 = pixel by pixel.
+        split: fractions of train, val and test, assigned by a hash of `split_seed` and the image.
+        batch_size: images per batch on each rank.
+        seed: random seed for the order of the training batches.
+        num_workers: number of data-loading processes; 0 = load in the training process.
 
     Raises:
-        ValueError: an argument is out of range; when the data is first used, what is wrong with the file, or a
-            patch_size that does not divide the images.
+        ValueError: an argument is out of range, or, when the data is first used, the file is invalid or patch_size
+            does not divide the image size.
     """
 
     in_evaluation = ("labels", "scale", "patch_size", "images")
@@ -96,19 +96,19 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
     @property
     def num_features(self) -> int:
-        """F: the numbers of a patch."""
+        """F, the number of features of a patch."""
         channels: int = self._all.images.shape[-1]
         return self.patch_size**2 * channels
 
     @property
     def seq_len(self) -> int:
-        """T: the patches of an image."""
+        """T, the number of patches of an image."""
         _, height, width, _ = self._all.images.shape
         return int(height // self.patch_size * (width // self.patch_size))
 
     @cached_property
     def labels(self) -> list[str]:
-        """The names of the classes: the train split's labels, sorted."""
+        """Class names: the train split's labels, sorted."""
         return [str(label) for label in self._known]
 
     @property
@@ -119,7 +119,7 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
         """Reads the images.
 
         Raises:
-            ValueError: what is wrong with the file.
+            ValueError: the file is invalid.
         """
         super().setup(stage)
         self._rows  # noqa: B018 (reads them)
@@ -155,7 +155,7 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
     @cached_property
     def _places(self) -> dict[str, NDArray[np.int64]]:
-        """Indices of the images in each split; equal images are in the same one."""
+        """Indices of the images in each split; equal images are in the same split."""
         shares = dict(zip(SPLITS, self.split, strict=True))
         salt = f"{self.split_seed},".encode()
         of = np.array([split_of(salt + image.tobytes(), shares) for image in self._all.images])
@@ -175,10 +175,10 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
     @cached_property
     def _scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The mean and the standard deviation of each channel in the train split; 1 for one that never changes."""
+        """Mean and standard deviation of each channel in the train split; the latter is 1 for a constant channel."""
         images = self._all.images[self._places["train"]]
         mean = images.mean(axis=(0, 1, 2), dtype=np.float64)
-        # In parts: the whole as float64 may be too much.
+        # In chunks: all images as float64 may not fit in memory.
         squares = sum(((images[i : i + 1000] - mean) ** 2).sum(axis=(0, 1, 2)) for i in range(0, len(images), 1000))
         std = np.sqrt(squares / images[..., 0].size)
         return mean, np.where(std > 0, std, 1.0)
@@ -213,8 +213,8 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
     @property
     def reading(self) -> dict[str, Any]:
-        """Preprocessing that makes an image a model's input: its size, the patch size, the mean and standard deviation
-        of each channel, and the largest value of a pixel."""
+        """Preprocessing that turns an image into a model's input: the image size, the patch size, the mean and standard
+        deviation of each channel, and the largest pixel value."""
         _, height, width, _ = self._all.images.shape
         scale = np.stack(self._scale, axis=1).tolist()
         largest = float(self._all.images.max())
@@ -234,8 +234,8 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
 
 def patches(images: NDArray[np.float32], patch_size: int) -> NDArray[np.float32]:
-    """(N, H, W, C) to (N, T, F): the patches row by row, and in each its pixels row by row, a pixel's channels
-    together (Dosovitskiy et al. 2021, section 3.1)."""
+    """(N, H, W, C) to (N, T, F): patches in row-major order, with the pixels of each in row-major order and the
+    channels of a pixel adjacent (Dosovitskiy et al. 2021, section 3.1)."""
     count, height, width, channels = images.shape
     size = patch_size
     grid = images.reshape(count, height // size, size, width // size, size, channels)  # (N, H / P, P, W / P, P, C)

@@ -1,4 +1,4 @@
-"""Labelled texts for classification: a LightningDataModule, and where the texts are read."""
+"""Labelled texts for classification: a LightningDataModule and its file readers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order,
 ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, a file of `label text` lines, or hf:DATASET"
 FASTTEXT = "__label__"
 LONGEST_CELL = 2**31 - 1
-"""Characters; csv's own limit is 131,072."""
+"""Maximum number of characters in a CSV cell; the default limit of `csv` is 131,072."""
 
 
 LABEL = re.compile(r"([^ \t]*)([ \t]?)(.*)", re.DOTALL)
 
 
 class Example(NamedTuple):
-    """A text, its label, and the file and line where they are."""
+    """A text, its label, and their file and line."""
 
     text: str
     label: str
@@ -40,17 +40,17 @@ class Example(NamedTuple):
 
 
 class LabelledTextDataModule(AnnotatedTextDataModule[Example]):
-    """Texts, each with one of a few labels. docs/data.md has the guarantees.
+    """Texts with one class label each. docs/data.md has the guarantees.
 
     Args:
-        train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, a
-            file of `label text` or `label<TAB>text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
-        text, label: the columns that are read.
-        word_order: natural, or shuffled: the words of each text in an order that `seed` and its row decide.
-        options: those of `AnnotatedTextDataModule`.
+        train, val, test: `.csv`, `.tsv` or `.jsonl` file with named columns, a folder of `LABEL.txt` files, a file of
+            `label text` or `label<TAB>text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
+        text, label: names of the text and label columns.
+        word_order: "natural", or "shuffled": the words of each text in an order determined by `seed` and the row.
+        options: arguments of `AnnotatedTextDataModule`.
 
     Raises:
-        ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
+        ValueError: an argument is out of range, or, when the data is first used, a file is invalid.
     """
 
     kind = "labelled"
@@ -90,17 +90,16 @@ class LabelledTextDataModule(AnnotatedTextDataModule[Example]):
 
 
 def read_examples(path: str, *, text: str, label: str, encoding: str = UTF_8) -> tuple[list[Example], list[Source]]:
-    """The examples of a path, in order, and the files that they are from.
+    """The examples of a path, in order, and the files they come from.
 
     Args:
         path: a `.csv` or `.tsv` file whose first line names its columns, a `.jsonl` file of objects, a dataset
-            (`hf:`), a folder of `LABEL.txt` files with a text a line, or, with any other suffix, a file of lines, each
-            a label, a space or a TAB, and a text.
-        text, label: the columns that are read.
+            (`hf:`), a folder of `LABEL.txt` files with one text per line, or, with any other suffix, a file whose lines
+            consist of a label, a space or a TAB, and a text.
+        text, label: names of the text and label columns.
 
     Raises:
-        ValueError: a file is missing, empty or not in its encoding, or a line is not what its format takes or lacks a
-            text or a label.
+        ValueError: a file is missing, empty or not in its encoding, or a line is malformed or lacks a text or a label.
     """
     folder, columns = Path(path).expanduser(), (text, label)
     if folder.is_dir():
@@ -183,7 +182,8 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, s
 
 
 def _of_lines(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
-    """The first line decides whether the labels are fastText's, which may stand anywhere and be several."""
+    """(line, text, label) of each line. The first line decides whether labels have fastText's prefix; unlike in
+    fastText, a line must have one label, at its start."""
     fasttext = file.text.startswith(FASTTEXT)
     for number, line in enumerate(file.lines(), start=1):
         place = f"{file.name}, line {number}"

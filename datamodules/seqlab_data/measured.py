@@ -1,4 +1,4 @@
-"""Digest and size of documents, which are read for it once and not again while their files stay as they are."""
+"""Digest and size of documents, computed once and reused as long as their files are unchanged."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from seqlab_data.reading import Document
 FORMAT = 2
 """Format version. Raise it when the text of the same file changes, so that old notes are not used."""
 SETTLED = 2 * 10**9
-"""Nanoseconds after which a change of a file shows in its times, however coarse the file system's clock is."""
+"""Nanoseconds after which a file change is visible in its timestamps, however coarse the file system's clock is."""
 
 
 class Measure(NamedTuple):
-    """The digest of some documents, and the characters of all together."""
+    """Digest of a sequence of documents, and their total number of characters."""
 
     digest: str
     num_chars: int
 
 
 def measure(documents: Sequence[Document]) -> Measure:
-    """The sha256 over the sha256 of each document in UTF-8, in order (as in `content_digest`), and their size."""
+    """Digest over the sha256 of each document in UTF-8, in order (as in `content_digest`), and total size."""
     of_all, num_chars = sha256(), 0
     with CharsRead("reading text") as bar:
         for texts in chain.from_iterable(document.documents() for document in documents):
@@ -41,7 +41,7 @@ def measure(documents: Sequence[Document]) -> Measure:
 
 
 def hashed(texts: Iterable[str], of_all: Any) -> Iterator[str]:
-    """These pieces of one document, whose sha256 is added to that of all documents once they are read."""
+    """Yields the pieces of one document, then updates `of_all` with its sha256."""
     of_one = sha256()
     for text in texts:
         of_one.update(text.encode())
@@ -50,8 +50,8 @@ def hashed(texts: Iterable[str], of_all: Any) -> Iterator[str]:
 
 
 def measured(documents: Sequence[Document], root: str | Path | None = None) -> Measure:
-    """Measures documents as `measure` does, or returns what was noted in the folder of the caches when their files had
-    the same sizes and times of change.
+    """Measures documents as `measure` does, or returns the result cached when their files had the same sizes and
+    timestamps.
 
     Raises:
         OSError: a file cannot be read.
@@ -68,7 +68,7 @@ def measured(documents: Sequence[Document], root: str | Path | None = None) -> M
     if found := _noted(note, before):
         return found
     with ExitStack() as lock:
-        with suppress(OSError):  # the folder is another's
+        with suppress(OSError):  # the folder may belong to another user
             folder.mkdir(parents=True, exist_ok=True)
             lock.enter_context(locked(note.with_suffix(".lock"), "reads the text"))
         if found := _noted(note, before):
@@ -92,7 +92,7 @@ def _noted(note: Path, before: list[list[int]]) -> Measure | None:
 
 
 def _states(documents: Sequence[Document]) -> list[list[int]] | None:
-    """Size of each file, and when its content and its entry were changed; None = not all are files."""
+    """Size, mtime and ctime of each file; None = not all documents are files."""
     states = []
     for document in documents:
         if document.path is None:

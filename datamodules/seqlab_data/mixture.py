@@ -1,4 +1,4 @@
-"""Several corpora in given shares: their windows as one set of rows, and the order of an epoch over them.
+"""Mixture of several corpora in given shares: their windows as one set of rows, and the order of an epoch.
 
 B batch, T sequence length, N windows of all corpora.
 """
@@ -17,11 +17,10 @@ from seqlab_data.windows import Windows
 
 
 def check_mixture(path: object, mixture: Mapping[str, float] | None) -> None:
-    """Refuses shares that do not match the corpora that a path names.
+    """Rejects shares that do not match the corpora in `path`.
 
     Raises:
-        ValueError: one is given without the other, their names differ, or the shares are not positive or do not sum
-            to 1.
+        ValueError: only one of the two is given, their names differ, or the shares are not positive or do not sum to 1.
     """
     if not isinstance(path, Mapping) and mixture is None:
         return
@@ -37,7 +36,7 @@ def check_mixture(path: object, mixture: Mapping[str, float] | None) -> None:
 
 
 class JoinedWindows:
-    """The windows of several corpora, one after the other."""
+    """Concatenated windows of several corpora."""
 
     def __init__(self, parts: Sequence[Windows]) -> None:
         self.parts = parts
@@ -48,7 +47,7 @@ class JoinedWindows:
 
     def read(self, indices: NDArray[np.int64]) -> TokenBatch:
         """The windows with these indices, (B,), as in `Windows`."""
-        number = np.searchsorted(self._ends, indices, side="right")  # (B,) of each window's part
+        number = np.searchsorted(self._ends, indices, side="right")  # (B,) index of each window's corpus
         places, batches = [], []
         for k in np.unique(number):
             places.append(np.flatnonzero(number == k))
@@ -62,15 +61,15 @@ class JoinedWindows:
 def mixed_order(
     sizes: Sequence[int], shares: Sequence[float], num_rows: int, seed: int | None, epoch: int
 ) -> NDArray[np.int64]:
-    """(N,) the windows of an epoch, as many as there are; each corpus has its share of them to within one.
+    """(N,) window indices of an epoch; the number from each corpus is its share of N to within one.
 
-    A corpus is gone through in passes, each in an order of its own, and an epoch goes on in the pass where the one
-    before ended: no window comes again before all of its corpus have come as often.
+    Each corpus is traversed in passes, each with a different shuffle, and an epoch continues the pass in which the
+    previous epoch ended: no window is repeated before every window of its corpus has been read as often.
 
     Args:
-        sizes: windows of each corpus; N is their sum.
-        shares: of each corpus.
-        seed: None = the windows one after the other.
+        sizes: number of windows of each corpus; N is their sum.
+        shares: share of each corpus.
+        seed: random seed; None = windows in sequential order, without mixing.
     """
     assert num_rows == sum(sizes)
     if seed is None:
@@ -86,6 +85,6 @@ def mixed_order(
 
 
 def _counts(total: int, shares: Sequence[float]) -> list[int]:
-    """Each share's part of `total`, to within one; they sum to it."""
+    """Integer part of `total` for each share, to within one; the parts sum to `total`."""
     ends = [round(total * end) for end in np.cumsum(shares)]
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

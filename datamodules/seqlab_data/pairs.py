@@ -1,4 +1,4 @@
-"""Sources of pairs: a file of `source<TAB>target` lines, one of sources and one of targets, named columns, or built-in
+"""Sources of pairs: a file of `source<TAB>target` lines, a source file and a target file, named columns, or built-in
 dates."""
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ LOCALES = (
 WIDTHS = ("short", "medium", "long", "full")
 FIRST, LAST = date(1900, 1, 1).toordinal(), date(2099, 12, 31).toordinal()
 DATES = {"train": (0, 30_000, range(2, 10)), "val": (1, 1_000, range(1)), "test": (2, 1_000, range(1, 2))}
-"""The number of each split, its pairs, and the last digits of its dates' ordinals: no date is in two splits."""
+"""Index of each split, its number of pairs, and the last digits of its dates' ordinals: no date is in two splits."""
 
 
 class Pair(NamedTuple):
-    """A source, all that may be written of it, and the file or files and the line where they are; the first reference
-    is the target."""
+    """A source, its references, and their file or files and line; the first reference is the target."""
 
     source: str
     references: tuple[str, ...]
@@ -49,8 +48,8 @@ class Pair(NamedTuple):
 
 
 def read_sides(path: str | Sequence[str], columns: tuple[str, str], encoding: str = UTF_8) -> list[Source]:
-    """A file of `source<TAB>target[<TAB>more references]` lines; a source file and a target file with as many lines,
-    as a list or with a comma between them; or a `.jsonl` file or a dataset (`hf:`) with these columns.
+    """Reads a file of `source<TAB>target[<TAB>more references]` lines; or a source and a target file of equal length,
+    as a list or separated by a comma; or a `.jsonl` file or a dataset (`hf:`) with these columns.
 
     Raises:
         ValueError: a file is missing, empty or not in its encoding.
@@ -66,10 +65,11 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
     """The pairs of one file or of two.
 
     Args:
-        columns: of sources and of targets, where they have names. A target may be a list of references.
+        columns: names of the source and target columns, in data with named columns. A target may be a list of
+            references.
 
     Raises:
-        ValueError: the two have different numbers of lines, or a line lacks its TAB or has an empty source or target.
+        ValueError: two files differ in length, or a line lacks its TAB or has an empty source or target.
     """
     for file in files:
         if names_columns(file.name) and len(files) > 1:
@@ -105,7 +105,7 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
 
 
 def _check_columns(name: str, texts: list[list[str]]) -> None:
-    """Refuses columns that hold no text: Tatoeba's ids, a licence, the names of languages in line 1."""
+    """Rejects columns that are not text: Tatoeba's ids, a licence, language names in line 1."""
     if all(len(text) == 4 and text[0].isdecimal() and text[2].isdecimal() for text in texts):
         raise ValueError(f"{name} has ids in its first and third column, as Tatoeba has; keep the texts (cut -f 2,4)")
     if all(len(text) == 3 and text[2].startswith("CC-BY") for text in texts):
@@ -133,7 +133,7 @@ def dates(split: str, count: int | None = None) -> Source:
     of Unicode's CLDR, as Babel has them.
 
     Args:
-        count: how many; None = the split's number. The first are always the same.
+        count: number of lines; None = the split's default. A smaller count gives a prefix of a larger one.
     """
     number, usual, digits = DATES[split]
     patterns = [(locale, _pattern(locale, width)) for locale in LOCALES for width in WIDTHS]
@@ -148,6 +148,6 @@ def dates(split: str, count: int | None = None) -> Source:
 
 
 def _pattern(locale: str, width: str) -> str:
-    """The locale's pattern of this width, with a year of four digits where it has two."""
+    """The locale's date pattern of this width, with two-digit years widened to four digits."""
     parts = re.split("('[^']*')", Locale.parse(locale).date_formats[width].pattern)
     return "".join(part if part.startswith("'") else re.sub("y+", "y", part) for part in parts)

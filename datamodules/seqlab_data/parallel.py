@@ -1,4 +1,4 @@
-"""Pairs of texts for translation and its relatives: a LightningDataModule.
+"""Pairs of texts for translation and similar tasks: a LightningDataModule.
 
 B batch, S source length, T target length.
 """
@@ -30,9 +30,9 @@ class PairRows:
     """Tokenized pairs.
 
     Args:
-        sources, targets: the ids of each, (S,) and (T,), without special tokens.
-        pairs: the texts that these encode.
-        source_tokenizer, target_tokenizer: whose special tokens are put around them.
+        sources, targets: ids of each source, (S,), and target, (T,), without special tokens.
+        pairs: the texts that these ids encode.
+        source_tokenizer, target_tokenizer: tokenizers whose special tokens are added.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class PairRows:
         return len(self.sources)
 
     def read(self, indices: NDArray[np.int64], /) -> PairBatch:
-        """The pairs with these indices, (B,): sources (B, S), each with its eos, and targets (B, T) with theirs."""
+        """The pairs with these indices, (B,): sources (B, S) and targets (B, T), each ending in eos."""
         sources = [self.sources[i] for i in indices]
         targets = [self.targets[i] for i in indices]
         source_pad, target_pad = self.pad_ids
         return PairBatch(
             source=pad(sources, source_pad),
             source_mask=pad_mask(sources),
-            # The decoder reads bos and the target: what it predicts, moved on by one.
+            # The decoder reads bos and the target: its predictions shifted by one position.
             tokens=pad([np.append(self.bos_id, target[:-1]) for target in targets], target_pad),
             targets=pad(targets, IGNORE),
             rows=torch.tensor(indices),
@@ -76,21 +76,21 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
     """Pairs of a source text and a target text. docs/data.md has the guarantees.
 
     Args:
-        train, val, test: a file of `source<TAB>target[<TAB>more references]` lines each, or a source file and a
-            target file, as a list or with a comma between them, or a `.jsonl` file or a Hugging Face dataset,
-            `hf:NAME_OR_FOLDER@SPLIT`; none at all = dates in many languages.
-        val_share: of `train`, divided off it by a hash of the source where `val` is missing.
-        columns: of sources and of targets, where they have names, such as translation.de.
-        encoding: of the files' text.
-        source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
-            the second, the first makes one from both.
-        word_order: natural, or shuffled: the words of each source in an order that `seed` and its row decide.
-        max_len: the most tokens of a source or a target, eos included.
-        max_tokens: of a batch on each rank, padded: its pairs x its longest source or target.
-        options: those of `SentenceDataModule`.
+        train, val, test: file of `source<TAB>target[<TAB>more references]` lines, or a source file and a target file,
+            as a list or separated by a comma, or a `.jsonl` file or a Hugging Face dataset,
+            `hf:NAME_OR_FOLDER@SPLIT`; all None = dates in many languages.
+        val_share: fraction of `train` split off by a hash of the source when `val` is not given.
+        columns: names of the source and target columns, such as translation.de, in data with named columns.
+        encoding: text encoding of the files.
+        source_tokenizer, target_tokenizer: factories that build the tokenizers from the train split's sources and
+            targets; without the second, the first builds one shared tokenizer from both.
+        word_order: "natural", or "shuffled": the words of each source in an order determined by `seed` and the row.
+        max_len: maximum length of a source or a target, in tokens, eos included.
+        max_tokens: maximum number of tokens in a padded batch on each rank: pairs x longest source or target.
+        options: arguments of `SentenceDataModule`.
 
     Raises:
-        ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
+        ValueError: an argument is out of range, or, when the data is first used, a file is invalid.
     """
 
     in_evaluation = ("tokenizer",)
@@ -130,7 +130,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Tokenizer of the targets, which writes text."""
+        """Tokenizer of the targets, which decodes generated text."""
         return self._encoded[1].tokenizer
 
     @property
@@ -143,11 +143,11 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         return self.tokenizer.vocab_size
 
     def references(self, split: str) -> list[list[str]]:
-        """Acceptable targets of each row of a split, as they are in the file; `PairBatch.rows` are its indices."""
+        """Acceptable targets of each row of a split, as in the file; indexed by `PairBatch.rows`."""
         return self._rows[split].references
 
     def describe(self) -> dict[str, Any]:
-        """Description of the data for a run's record. Tokens are counted with eos."""
+        """Description of the data for a run's record. Token counts include eos."""
         splits = {
             name: {
                 "pairs": len(rows),

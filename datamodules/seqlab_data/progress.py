@@ -1,4 +1,4 @@
-"""Progress of reading a long text, on a terminal."""
+"""Progress bar for reading a long text on a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class CharsRead:
-    """Progress bar for characters read, on stderr, if that is a terminal and reading takes more than a second.
+    """Progress bar of characters read, on stderr, if stderr is a terminal and reading takes more than a second.
 
     Args:
         what: description of the work.
-        total: characters; None = unknown.
+        total: total number of characters; None = unknown.
     """
 
     def __init__(self, what: str, total: int | None = None) -> None:

@@ -1,6 +1,6 @@
-"""Files as bytes, text and lines, a piece at a time, whatever their size; those that are compressed are unpacked.
+"""Streaming readers of files as bytes, text and lines; compressed files are decompressed.
 
-One rule for every reader: a byte-order mark is not text, "\\r\\n" is "\\n", and nothing else ends a line.
+All readers follow one rule: a byte-order mark is not text, "\\r\\n" is read as "\\n", and nothing else ends a line.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 CHUNK = 1 << 20
-"""Bytes that are read at once."""
+"""Number of bytes read at a time."""
 PACKINGS = (".gz", ".zst")
 UTF_8 = "utf-8"
 MARK = "\ufeff"
 """The byte-order mark, decoded."""
 MARKS = {
     codecs.BOM_UTF8: ("utf-8", "utf-8-sig"),
-    codecs.BOM_UTF32_LE: ("utf-32", "utf-32-le"),  # begins as that of UTF-16 does
+    codecs.BOM_UTF32_LE: ("utf-32", "utf-32-le"),  # must precede UTF-16, whose mark is a prefix of this one
     codecs.BOM_UTF32_BE: ("utf-32", "utf-32-be"),
     codecs.BOM_UTF16_LE: ("utf-16", "utf-16-le"),
     codecs.BOM_UTF16_BE: ("utf-16", "utf-16-be"),
@@ -44,11 +44,11 @@ REMEDY = "data.encoding may name another, such as latin-1"
 
 @dataclass(frozen=True)
 class Document:
-    """One text, read anew each time: a file, or (path None) a topic of CPython's documentation.
+    """One text, read afresh each time: a file, or (path None) a topic of CPython's documentation.
 
     Attributes:
-        encoding: of the bytes.
-        packing: ".gz" or ".zst", how they are compressed.
+        encoding: text encoding of the file.
+        packing: compression, ".gz" or ".zst"; "" = none.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Document:
     packing: str = ""
 
     def texts(self) -> Iterator[str]:
-        """The document in pieces, as of `read_text`.
+        """The document in pieces, as in `read_text`.
 
         Raises:
             ValueError: it is empty, or not in its encoding.
@@ -65,7 +65,7 @@ class Document:
         yield from read_text(self._chunks(), self.encoding, self.name)
 
     def documents(self) -> Iterator[Iterator[str]]:
-        """The documents in this file, each in pieces; those of one are read before the next."""
+        """The documents in this file, each in pieces; each document must be consumed before the next."""
         yield self.texts()
 
     def read(self) -> str:
@@ -85,14 +85,14 @@ class Document:
 
 
 def read_chunks(path: Path, packing: str = "") -> Iterator[bytes]:
-    """The content of a file.
+    """The content of a file, decompressed, in chunks.
 
     Args:
-        packing: one of `PACKINGS`, how it is compressed; "" = it is not.
+        packing: compression, one of `PACKINGS`; "" = none.
 
     Raises:
-        ValueError: what is compressed is damaged or has no end.
-        OSError: it cannot be read.
+        ValueError: the compressed data is damaged or truncated.
+        OSError: the file cannot be read.
     """
     done = 0
     with _open(path, packing) as file:
@@ -102,14 +102,13 @@ def read_chunks(path: Path, packing: str = "") -> Iterator[bytes]:
 
 
 def read_text(chunks: Iterable[bytes], encoding: str, name: str, remedy: str = REMEDY) -> Iterator[str]:
-    r"""The text that these bytes are, without its byte-order mark, "\n" for "\r\n".
+    r"""Decodes bytes to text, without the byte-order mark, and with "\r\n" replaced by "\n".
 
     Args:
-        remedy: what to do about bytes that are not of the encoding.
+        remedy: advice in the error message for bytes that are invalid in the encoding.
 
     Raises:
-        ValueError: there is no text, or the bytes are not of the encoding or no text at all, with the line and the
-            byte.
+        ValueError: there is no text, or the bytes are invalid in the encoding (with the line and byte) or not text.
     """
     chunks, head, text = iter(chunks), b"", ""
     while len(head) < 4 and (chunk := next(chunks, b"")):
@@ -119,7 +118,7 @@ def read_text(chunks: Iterable[bytes], encoding: str, name: str, remedy: str = R
     _check_head(head, encoding, name)
     decoder = codecs.getincrementaldecoder(encoding)()
     done = lines = 0
-    some, held = False, ""  # a "\r" after which "\n" may come
+    some, held = False, ""  # holds back a final "\r", which may be followed by "\n"
     for chunk in chain([head], chunks, [b""]):
         text = held + _decoded(decoder, chunk, done, lines, encoding, name, remedy)
         if not some:
@@ -139,13 +138,13 @@ def read_text(chunks: Iterable[bytes], encoding: str, name: str, remedy: str = R
 
 
 def lines_of(texts: Iterable[str], name: str, longest: float = math.inf) -> Iterator[str]:
-    r"""The lines of a text in pieces, as `read_text` gives it, without their "\n". No other character ends a line.
+    r"""The lines of a text in pieces, as `read_text` yields it, without their "\n". No other character ends a line.
 
     Args:
-        longest: the most characters of a line.
+        longest: maximum number of characters in a line.
 
     Raises:
-        ValueError: a line is longer, or there is a "\r" in it.
+        ValueError: a line is longer, or contains a "\r".
     """
     number, rest = 1, ""
     for piece in texts:
@@ -157,7 +156,7 @@ def lines_of(texts: Iterable[str], name: str, longest: float = math.inf) -> Iter
             )
         *lines, rest = (rest + piece).split("\n")
         for line in lines:
-            yield line.removeprefix(MARK)  # of a file that was put behind another
+            yield line.removeprefix(MARK)  # byte-order mark within concatenated files
         number += len(lines)
         if len(rest) > longest:
             raise ValueError(f"{name}, line {number} has more than {longest} characters; divide it")
@@ -166,7 +165,7 @@ def lines_of(texts: Iterable[str], name: str, longest: float = math.inf) -> Iter
 
 
 def _check_head(head: bytes, encoding: str, name: str) -> None:
-    """Refuses what its first bytes say is of another encoding, or no text."""
+    """Rejects data whose first bytes indicate another encoding, or no text."""
     for begin, kind in NOT_TEXT.items():
         if head.startswith(begin):
             raise ValueError(f"{name} is {kind}, not text; give a file of text")
@@ -207,18 +206,18 @@ def _read(file: Any, path: Path, done: int) -> bytes:
 def _decoded(
     decoder: codecs.IncrementalDecoder, chunk: bytes, done: int, lines: int, encoding: str, name: str, remedy: str
 ) -> str:
-    """The next piece of text, after `done` bytes and `lines` ends of lines."""
+    """The next piece of text, after `done` bytes and `lines` line breaks."""
     try:
         text = decoder.decode(chunk, final=not chunk)
     except UnicodeDecodeError as error:
-        # What the decoder held back of earlier chunks stands before this one.
+        # `error.object` starts with the bytes that the decoder kept from earlier chunks.
         byte = done + len(chunk) - len(error.object) + error.start
         line = lines + error.object[: error.start].decode(encoding, "ignore").count("\n") + 1
         raise ValueError(
             f"{name}, line {line} is not {encoding.upper()} text: byte {byte} is "
             f"0x{error.object[error.start]:02x} ({error.reason}); {remedy}"
         ) from error
-    if encoding != UTF_8 and SURROGATE.search(text):  # those of escapes have them
+    if encoding != UTF_8 and SURROGATE.search(text):  # escape-based encodings can produce surrogates
         raise ValueError(
             f"{name} holds a lone surrogate, which no UTF-8 text can hold; give data.encoding another value"
         )

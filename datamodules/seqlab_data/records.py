@@ -14,15 +14,15 @@ from seqlab_data.reading import UTF_8, Document, lines_of
 from seqlab_data.rows import parsed, values_of
 
 JSON = re.compile(r'\s*(\[\s*)?\{\s*"|\s*\[\s*\n')
-"""Pattern of the beginning of a text of JSON objects."""
+"""Pattern of the start of a text that consists of JSON objects."""
 
 
 class Source(NamedTuple):
     """Content of a file or a dataset.
 
     Attributes:
-        text: a file's text, as `read_text` gives it.
-        rows: a dataset's rows; it has no text.
+        text: text of a file, as `read_text` yields it.
+        rows: rows of a dataset, which has no text.
     """
 
     name: str
@@ -31,25 +31,25 @@ class Source(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """Bytes for a digest: the text in UTF-8, whatever the encoding of the file; rows as lines of JSON."""
+        """Bytes for a digest: the text in UTF-8, regardless of the file's encoding; rows as lines of JSON."""
         return ("\n".join(map(json.dumps, self.rows)) if self.rows else self.text).encode()
 
     def lines(self) -> list[str]:
-        """The lines of the text, as `lines_of` gives them.
+        """The lines of the text, as `lines_of` yields them.
 
         Raises:
-            ValueError: a line has a carriage return in it, or the text is JSON.
+            ValueError: a line contains a carriage return, or the text is JSON.
         """
         if JSON.match(self.text):
             raise ValueError(f"{self.name}, line 1 is JSON; give a .jsonl file, a JSON object a line")
         return [*lines_of([self.text], self.name)]
 
     def values(self, columns: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
-        """Number of each row, or line of JSON, counted from 1, and its values in the columns.
+        """Number of each row or JSON line, counted from 1, and its values in the columns.
 
         Raises:
-            ValueError: there is no text, a line is not a JSON object with these columns, or a row has in them what no
-                UTF-8 text can hold.
+            ValueError: there is no text, a line is not a JSON object with these columns, or a value cannot be encoded
+                as UTF-8.
         """
         for number, row in enumerate(self.rows or self._objects(), start=1):
             yield number, values_of(row, columns, f"{self.name}, line {number}")
@@ -68,7 +68,7 @@ def read_source(path: str, columns: Sequence[str], accepted: str, encoding: str 
     """The file at this path, or these columns of a dataset.
 
     Raises:
-        ValueError: there is no such file, which says what is `accepted`; it is empty or not in its encoding.
+        ValueError: the file does not exist (the message names the `accepted` formats), is empty or not in its encoding.
     """
     if is_hub(path):
         return Source(path, rows=[*read_hub(path, columns)])
@@ -79,6 +79,6 @@ def read_file(path: Path, encoding: str = UTF_8) -> Source:
     """The text of a file.
 
     Raises:
-        ValueError: it is empty or not in its encoding.
+        ValueError: the file is empty or not in its encoding.
     """
     return Source(str(path), Document(str(path), path, encoding).read())

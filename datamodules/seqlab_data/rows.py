@@ -1,4 +1,4 @@
-"""Rows of named columns: lines of JSON, and what is refused in any row."""
+"""Rows of named columns: JSON lines, and validation of rows of any source."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from seqlab_data.reading import MARK, SURROGATE
 
 NOT_IN_LABELS = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\ufeff]")
-"""Characters refused in labels, which are cells of printed tables: two labels that look alike must be one."""
+"""Characters rejected in labels. Labels are printed in tables, so different labels must look different."""
 
 
 def parsed(line: str, place: str) -> Any:
-    """The value that a line of JSON holds.
+    """The value of a JSON line.
 
     Raises:
-        ValueError: it is not JSON, or an object in it has two values of one name.
+        ValueError: the line is not JSON, or an object in it has a duplicate name.
     """
     if not line.strip():
         raise ValueError(f"{place} is empty; a line is a JSON object")
@@ -25,15 +25,15 @@ def parsed(line: str, place: str) -> Any:
         return json.loads(line, object_pairs_hook=_object)
     except _TwiceError as error:
         raise ValueError(f"{place} has two values named {error}; give one") from error
-    except (ValueError, RecursionError) as error:  # of a number with too many digits a plain ValueError
+    except (ValueError, RecursionError) as error:  # a number with too many digits raises a plain ValueError
         raise ValueError(f"{place} is not JSON: {error}; a line is a JSON object") from error
 
 
 def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None:
-    """Refuses columns if one that is wanted is missing or appears twice.
+    """Rejects columns if a wanted one is missing or appears twice.
 
     Raises:
-        ValueError: says what is there.
+        ValueError: a column is missing or duplicated; the message lists the columns found.
     """
     for name in wanted:
         if names.count(name) != 1:
@@ -44,10 +44,11 @@ def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None
 
 
 def check_label(label: str, place: str) -> str:
-    """A label as it is.
+    """Returns a label unchanged.
 
     Raises:
-        ValueError: it is empty, begins or ends with a space, or has a line break, a TAB or the like in it.
+        ValueError: the label is empty, begins or ends with a space, or contains a line break, a TAB or a similar
+            character.
     """
     if not label.strip():
         raise ValueError(f"{place} has an empty label; give one, or leave the row out")
@@ -63,7 +64,7 @@ def values_of(row: Any, columns: Sequence[str], place: str) -> list[Any]:
     """A row's values in the columns.
 
     Raises:
-        ValueError: it is not an object with these columns, or has in them what no UTF-8 text can hold.
+        ValueError: the row is not an object with these columns, or a value cannot be encoded as UTF-8.
     """
     values = _named(row, columns, place)
     _check(json.dumps(values, ensure_ascii=False), place)
@@ -74,7 +75,7 @@ def text_of(row: Any, place: str) -> str:
     r"""A row's value in the column `text`, read like a file's: without a byte-order mark, and with "\n" for "\r\n".
 
     Raises:
-        ValueError: as in `values_of`, or it is not a string.
+        ValueError: as in `values_of`, or the value is not a string.
     """
     [text] = _named(row, ("text",), place)
     if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Base of the data modules of separate sequences: a limit on their length, and batches of similar length."""
+"""Base class of data modules for separate sequences: a length limit, and batches of similar length."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Sentences(Rows[BatchT], Protocol[BatchT]):
 
     Attributes:
         lengths: (N,) number of tokens of each row.
-        places: (N,) the file of each row, and where in it.
+        places: (N,) file of each row, and its position in that file.
     """
 
     lengths: NDArray[np.int64]
@@ -36,16 +36,16 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
-    """Texts, or other sequences, of any length up to `max_len`, each read whole, in batches of similar length.
+    """Texts, or other sequences, of any length up to `max_len`, in batches of similar length.
 
-    A subclass gives the rows of each split (`_read`), and says with `_fit` what is too long.
+    A subclass returns the rows of each split (`_read`), and applies the length limit with `_fit`.
 
     Args:
-        max_len: the most tokens that a model is to read of a text.
-        max_tokens: of a batch on each rank, padded: its rows x its longest.
-        on_long: what to do with a longer one: "refuse" the data, "drop" the row, "cut" the text's end.
-        seed: of the order of the training batches.
-        num_workers: processes that load batches; 0 = the training process itself.
+        max_len: maximum length of a text, in tokens.
+        max_tokens: maximum number of tokens in a padded batch on each rank: number of rows x longest row.
+        on_long: handling of longer texts: "refuse" the data, "drop" the row, or "cut" the end of the text.
+        seed: random seed for the order of the training batches.
+        num_workers: number of data-loading processes; 0 = load in the training process.
 
     Raises:
         ValueError: an argument is out of range.
@@ -73,12 +73,12 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
 
     @property
     def seq_len(self) -> int:
-        """The longest sequence that a model is given."""
+        """Maximum sequence length that a model receives."""
         return self.max_len
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Number of rows dropped or cut, by reason."""
+        """Number of rows dropped or truncated, by reason."""
         self._rows  # noqa: B018 (reads them)
         return dict(self._dropped)
 
@@ -111,10 +111,10 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
         return self._groups.of(split, self.rows(split).lengths, self.max_tokens)
 
     def _fit(self, split: str, place: str, *texts: NDArray[ScalarT], room: int) -> tuple[NDArray[ScalarT], ...] | None:
-        """A row's texts, none with more than `room` tokens; None = the row is dropped.
+        """A row's texts, each with at most `room` tokens; None = the row is dropped.
 
         Raises:
-            ValueError: a text is longer, and `on_long` is to refuse it.
+            ValueError: a text is longer, and `on_long` is "refuse".
         """
         longest = max(map(len, texts))
         if longest <= room:
@@ -129,10 +129,10 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
         return tuple(text[:room] for text in texts) if self.on_long == "cut" else None
 
     def setup(self, stage: str) -> None:
-        """Reads the files, and says on stderr what was dropped or cut.
+        """Reads the files, and reports dropped and truncated rows on stderr.
 
         Raises:
-            ValueError: what is wrong with a file, with its name and the line.
+            ValueError: a file is invalid; the message names the file and line.
         """
         super().setup(stage)
         if self.dropped and self._rank_and_world()[0] == 0:

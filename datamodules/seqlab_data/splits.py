@@ -11,17 +11,17 @@ NUMERALS = {2: "two", 3: "three"}
 
 
 def check_split(split: Sequence[float]) -> None:
-    """Refuses values that are not shares of train, val and test.
+    """Rejects values that are not valid fractions of train, val and test.
 
     Raises:
-        ValueError: they are not three, not positive, or do not sum to 1.
+        ValueError: the values are not three, not positive, or do not sum to 1.
     """
     if len(split) != 3 or min(split) <= 0 or abs(sum(split) - 1) > 1e-9:
         raise ValueError(f"data.split must be three positive shares that sum to 1, got {tuple(split)}")
 
 
 class HasContent(Protocol):
-    """An example that is divided by its content: all of it but its labels."""
+    """An example that is assigned to a split by its content, which excludes its labels."""
 
     @property
     def content(self) -> bytes: ...
@@ -37,11 +37,11 @@ def given_splits(**paths: PathT | None) -> dict[str, PathT]:
 
 
 def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float]) -> dict[str, list[HasContentT]]:
-    """Train, val and test; a split that was not read is divided off train.
+    """Train, val and test; a split that was not read is split off train.
 
     Args:
-        read: the examples of "train" and of each split that has a path of its own; it takes nothing of train.
-        split: shares of the three.
+        read: examples of "train" and of each split that has its own path; such a split takes no example of train.
+        split: fractions of train, val and test.
     """
     shares = dict(zip(SPLITS, split, strict=True))
     divided = {name: share for name, share in shares.items() if name == "train" or name not in read}
@@ -49,15 +49,15 @@ def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float
 
 
 def check_filled(splits: Mapping[str, Sequence[HasContent]], name: str, one: str, paths: Container[str]) -> None:
-    """Refuses a split that is left empty where a file was divided.
+    """Rejects a split that is empty after a file was divided.
 
     Args:
-        name: of the file.
-        one: the word for one of its examples.
-        paths: the splits that have a path of their own.
+        name: name of the file.
+        one: singular noun for an example of the file.
+        paths: splits that have their own path.
 
     Raises:
-        ValueError: says how many there are, and what to give.
+        ValueError: a split is empty; the message has the number of examples and advice.
     """
     divided = [split for split in splits if split == "train" or split not in paths]
     if all(len(splits[split]) for split in divided):
@@ -75,10 +75,10 @@ def check_filled(splits: Mapping[str, Sequence[HasContent]], name: str, one: str
 
 
 def split_examples(examples: Sequence[HasContentT], shares: Mapping[str, float]) -> dict[str, list[HasContentT]]:
-    """Divides examples by a hash of their content, so that equal ones are in one split, whatever the order or labels.
+    """Divides examples by a hash of their content: equal examples share a split, whatever their order or labels.
 
     Args:
-        shares: of each split, expected; in proportion to their sum.
+        shares: expected fraction of each split, relative to the sum.
     """
     splits: dict[str, list[HasContentT]] = {name: [] for name in shares}
     for example in examples:
@@ -87,10 +87,10 @@ def split_examples(examples: Sequence[HasContentT], shares: Mapping[str, float])
 
 
 def split_of(content: bytes, shares: Mapping[str, float]) -> str:
-    """The split that a hash of the content selects; equal contents are in one.
+    """The split selected by a hash of the content; equal contents share a split.
 
     Args:
-        shares: of each split, expected; in proportion to their sum.
+        shares: expected fraction of each split, relative to the sum.
     """
     place = int.from_bytes(sha256(content).digest()[:8]) / 2**64 * sum(shares.values())
     for name, share in shares.items():

@@ -21,17 +21,17 @@ class TableDataModule(AnnotatedDataModule[Row]):
     the guarantees.
 
     Args:
-        train, val, test: a `.parquet` file, an `.npz` file or a folder of `.npy` files each.
-        features: the column or array that is read, or several, side by side.
-        target: the column or array of the targets.
-        whole_numbers: what they are as targets, "classes" or "numbers"; None = numbers for a `Regression` that
-            `seqlab` fits, else classes.
-        max_len: the most frames of a sequence.
-        max_tokens: frames of a batch on each rank, padded: its sequences x its longest.
-        options: those of `AnnotatedDataModule`.
+        train, val, test: `.parquet` file, `.npz` file or folder of `.npy` files.
+        features: feature column or array, or several to be concatenated.
+        target: column or array of the targets.
+        whole_numbers: interpretation of integer targets, "classes" or "numbers"; None = numbers for a `Regression`
+            that `seqlab` fits, else classes.
+        max_len: maximum length of a sequence, in frames.
+        max_tokens: maximum number of frames in a padded batch on each rank: sequences x longest sequence.
+        options: arguments of `AnnotatedDataModule`.
 
     Raises:
-        ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
+        ValueError: an argument is out of range, or, when the data is first used, a file is invalid.
     """
 
     in_evaluation = ("features", "target", "labels")
@@ -66,10 +66,10 @@ class TableDataModule(AnnotatedDataModule[Row]):
 
     @property
     def num_classes(self) -> int:
-        """Number of classes, where the target is a class.
+        """Number of classes, if the target is a class.
 
         Raises:
-            AttributeError: it is not, so that no task is told.
+            AttributeError: the target is not a class, so that no number is passed to a task.
         """
         if not self.labels:
             raise AttributeError(f"data.target is {self._first.kind}, not a class")
@@ -77,10 +77,10 @@ class TableDataModule(AnnotatedDataModule[Row]):
 
     @property
     def num_labels(self) -> int:
-        """C, the number of labels, where the target is labels.
+        """C, the number of labels, if the targets are labels.
 
         Raises:
-            AttributeError: it is not, so that no task is told.
+            AttributeError: the targets are not labels, so that no number is passed to a task.
         """
         if not isinstance(self._first.target, np.ndarray):
             raise AttributeError(f"data.target is {self._first.kind}, not labels")
@@ -93,7 +93,7 @@ class TableDataModule(AnnotatedDataModule[Row]):
 
     @property
     def _first(self) -> Row:
-        """A row that all others are like."""
+        """First training row, which all others match in features and kind of target."""
         return self._found[0]["train"][0]
 
     def _read_paths(self) -> tuple[dict[str, list[Row]], str]:

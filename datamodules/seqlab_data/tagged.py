@@ -1,4 +1,4 @@
-"""Tagged text for sequence labelling: a LightningDataModule, and where the sentences are read."""
+"""Tagged text for sequence labelling: a LightningDataModule and its file readers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ DOCUMENT_START = "-DOCSTART-"
 CONLL_U = 10
 """Columns: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC (https://universaldependencies.org/format.html)."""
 NUMBER = re.compile(r"([0-9]+)([-.][0-9]+)?")
-"""An ID: of a word, of several words that are written as one, such as 1-2, or of one that is not written, such as
-1.1."""
+"""Pattern of a CoNLL-U ID: of a word, of a multiword token, such as 1-2, or of an empty node, such as 1.1."""
 
 
 class TaggedSentence(NamedTuple):
-    """Words, and of each its tag and its line in the file."""
+    """Words, each with its tag and its line in the file."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -55,14 +54,14 @@ class TaggedTextDataModule(AnnotatedTextDataModule[TaggedSentence]):
     """Sentences with a tag for each word, in CoNLL's columns. docs/data.md has the guarantees.
 
     Args:
-        train, val, test: a file of lines `token ... tag` each, a blank line after each sentence; a CoNLL-U file, of
-            which the tags are UPOS; a `.jsonl` file; or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
-        columns: of tokens and of tags, where they have names.
-        tokenizer: makes the tokenizer, of a token for each word, from the train split's sentences.
-        options: those of `AnnotatedTextDataModule`.
+        train, val, test: file of `token ... tag` lines with a blank line after each sentence; a CoNLL-U file, whose
+            UPOS column holds the tags; a `.jsonl` file; or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
+        columns: names of the token and tag columns, in data with named columns.
+        tokenizer: factory that builds the tokenizer, with one token per word, from the train split's sentences.
+        options: arguments of `AnnotatedTextDataModule`.
 
     Raises:
-        ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
+        ValueError: an argument is out of range, or, when the data is first used, a file is invalid.
     """
 
     kind = "tagged"
@@ -94,10 +93,10 @@ class TaggedTextDataModule(AnnotatedTextDataModule[TaggedSentence]):
 
 
 def check_words(sentence: TaggedSentence) -> None:
-    """Refuses a sentence whose words are not one token each.
+    """Rejects a sentence whose words are not one token each.
 
     Raises:
-        ValueError: a word has whitespace in it, and would be none or several.
+        ValueError: a word is empty or contains whitespace, and would become no token or several.
     """
     for k, word in enumerate(sentence.words):
         if word.split() != [word]:
@@ -109,13 +108,13 @@ def check_words(sentence: TaggedSentence) -> None:
 def read_tagged(
     path: str, columns: tuple[str, str], encoding: str = UTF_8
 ) -> tuple[list[TaggedSentence], list[Source]]:
-    """The sentences of a path, in order, and the file that they are from.
+    """The sentences of a path, in order, and the file they come from.
 
     Args:
-        columns: of tokens and of tags, in a `.jsonl` file or a dataset (`hf:`); other files are in CoNLL's columns.
+        columns: token and tag columns of a `.jsonl` file or a dataset (`hf:`); other files are in CoNLL's columns.
 
     Raises:
-        ValueError: it is missing, empty or not in its encoding, holds no sentence, or what is wrong with a line.
+        ValueError: the file is missing, empty or not in its encoding, has no sentences, or has an invalid line.
     """
     file = read_source(path, columns, ACCEPTED, encoding)
     sentences = [*(_of_columns(file, columns) if names_columns(path) else _of_conll(file))]
@@ -133,8 +132,8 @@ def read_tagged(
 
 
 def _of_conll(file: Source) -> Iterator[TaggedSentence]:
-    """Blank lines and `-DOCSTART-` lines end a sentence. The first other line says whether this is CoNLL-U, how many
-    columns there are, and whether TABs or spaces separate them."""
+    """The sentences of a CoNLL file. Blank lines and `-DOCSTART-` lines end a sentence. The first other line determines
+    whether this is CoNLL-U, the number of columns, and whether TABs or spaces separate them."""
     lines = [line.strip(" \t") for line in file.lines()]
     first = next((line for line in lines if line and not line.startswith(("#", DOCUMENT_START))), "")
     divider = "\t" if "\t" in first else " +"
@@ -168,7 +167,7 @@ def _of_conll(file: Source) -> Iterator[TaggedSentence]:
 
 
 def _check_conll_u(columns: list[str], before: int, place: str) -> None:
-    """Refuses a word that is not the next one after those before it, or has no tag."""
+    """Rejects a word that is out of sequence or has no tag."""
     if columns[0] != str(before + 1):
         raise ValueError(
             f"{place} has the ID {columns[0]} after {before} words; words are numbered from 1 on, and a blank line "
@@ -179,7 +178,7 @@ def _check_conll_u(columns: list[str], before: int, place: str) -> None:
 
 
 def _check_not_numbers(sentences: list[TaggedSentence]) -> None:
-    """Refuses tokens that are the numbers of words, or stand for words that were taken out."""
+    """Rejects tokens that are word numbers, or placeholders for words that were removed."""
     name, most = sentences[0].file, max(len(one.words) for one in sentences)
     numbers = tuple(str(k + 1) for k in range(most))
     if most > 1 and all(one.words == numbers[: len(one.words)] for one in sentences):
@@ -192,8 +191,8 @@ def _check_not_numbers(sentences: list[TaggedSentence]) -> None:
 
 
 def _check_no_comments(sentences: list[TaggedSentence]) -> None:
-    """Refuses a comment that has as many columns as a word: it stands before a sentence, and its tag, which does not
-    begin with a capital as SYM does, is on no word. The tag of a word such as #NLP is found elsewhere too."""
+    """Rejects a comment that has the same number of columns as a word. A comment comes first in a sentence, and its
+    tag is not capitalised and occurs on no word; the tag of a real word such as #NLP also occurs elsewhere."""
 
     def is_comment(sentence: TaggedSentence, k: int) -> bool:
         return k == 0 and sentence.words[0].startswith("#") and not sentence.tags[0][0].isupper()

@@ -30,25 +30,25 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
     docs/data.md has the guarantees.
 
     Args:
-        path: a file, glob or folder, or a list of them, which is cut; None = CPython's documentation. With a mixture,
-            these of each corpus by its name.
-        mixture: the share of each corpus in the training windows of an epoch.
-        train, val, test: the same of each split, in place of `path`; train is cut for those that are not given.
-        encoding: of the files' text.
-        tokenizer: makes the tokenizer from the train split's text.
-        seq_len: tokens a window.
-        batch_size: windows a batch on each rank.
-        split: shares of the text, by characters and in order, that are train, val and test.
-        packing: "stream", windows cut from the documents end to end; or "documents", rows that each hold one document,
-            or `seq_len` tokens of a longer one, in batches of similar length that have as many tokens, pads included.
-        word_order: natural, or shuffled: the words of each line, of all splits, in an order that `seed` and its place
-            decide.
-        seed: of the order of the training windows.
-        num_workers: processes that make the tokens, and load batches; 0 = the training process itself.
+        path: file, glob or folder, or a list of them, to be split; None = CPython's documentation. With a mixture, a
+            mapping from corpus name to paths.
+        mixture: share of each corpus in the training windows of an epoch; the shares sum to 1.
+        train, val, test: paths of each split, instead of `path`; a split without a path is cut from train.
+        encoding: text encoding of the files.
+        tokenizer: factory that builds the tokenizer from the train split's text.
+        seq_len: window length in tokens.
+        batch_size: windows per batch on each rank.
+        split: fractions of the text, in characters and in order, used as train, val and test.
+        packing: "stream" = windows cut from the concatenated documents; "documents" = rows with one document each (at
+            most `seq_len` tokens of it), in batches of similar length and equal token count, padding included.
+        word_order: "natural", or "shuffled": the words of each line, in all splits, in an order determined by `seed`
+            and the position of the line.
+        seed: random seed for the order of the training windows.
+        num_workers: number of processes that tokenize text and load batches; 0 = use the training process.
         cache_dir: folder of the token caches; None = `$SEQLAB_CACHE`, or `seqlab` in the user's cache folder.
 
     Raises:
-        ValueError: an argument is out of range; when the data is first used, what is wrong with the text.
+        ValueError: an argument is out of range, or, when the data is first used, the text is invalid.
     """
 
     in_evaluation = ("tokenizer",)
@@ -106,7 +106,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         return self.tokenizer.vocab_size
 
     def describe(self) -> dict[str, Any]:
-        """Description of the data for a run's record. `tokens` counts the predicted ones, `chars` their characters."""
+        """Description of the data for a run's record. `tokens` counts predicted tokens, `chars` their characters."""
         splits = {name: {"tokens": 0, "chars": 0} for name in SPLITS}
         for name, file in (one for cache in self._caches for one in cache.splits.items()):
             splits[name]["tokens"] += file.num_tokens - 1
@@ -121,10 +121,10 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         }
 
     def setup(self, stage: str) -> None:
-        """Reads or makes the token cache.
+        """Reads or builds the token cache.
 
         Raises:
-            ValueError: what is wrong with the text, with the file and the line.
+            ValueError: the text is invalid; the message names the file and line.
         """
         super().setup(stage)
         for split in SPLITS:

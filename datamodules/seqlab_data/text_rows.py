@@ -1,4 +1,4 @@
-"""Files, and a dataset, whose rows have a text: each row is a document, or all are one."""
+"""Files and datasets whose rows have a text: each row is a document, or all rows form one document."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from seqlab_data.reading import Document, lines_of
 from seqlab_data.rows import check_names, parsed, text_of
 
 LONGEST_LINE = 1 << 26
-"""Characters of a line of JSON, which is parsed whole."""
+"""Maximum number of characters in a JSON line, which is parsed as a whole."""
 BATCH = 64
-"""Rows that are unpacked at once."""
+"""Number of rows read at a time."""
 
 
 class TextRows(Document, ABC):
-    """Rows, of which each that has any text is a document."""
+    """Rows of text; each non-empty row is a document."""
 
     @abstractmethod
     def rows(self) -> Iterator[str]:
@@ -37,7 +37,7 @@ class TextRows(Document, ABC):
 
 
 class JsonLines(TextRows):
-    """A file with a JSON object a line, whose `text` is a document."""
+    """A file with one JSON object per line, whose `text` is a document."""
 
     def rows(self) -> Iterator[str]:
         for number, line in enumerate(lines_of(Document.texts(self), self.name, LONGEST_LINE), start=1):
@@ -46,7 +46,7 @@ class JsonLines(TextRows):
 
 
 class Parquet(TextRows):
-    """A Parquet file, whose column `text` has a document a row."""
+    """A Parquet file, whose column `text` has one document per row."""
 
     def rows(self) -> Iterator[str]:
         import pyarrow
@@ -78,10 +78,11 @@ class Parquet(TextRows):
 
 
 class HubText(Document):
-    """A split of a Hugging Face dataset as one text: its column `text`, a row a line."""
+    """A split of a Hugging Face dataset as one text: its column `text`, with one row per line."""
 
     def texts(self) -> Iterator[str]:
-        """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""
+        """Yields the text in pieces; raises ValueError if the dataset cannot be read, has no text, or a row is not a
+        string."""
         for number, row in enumerate(read_hub(self.name, ("text",)), start=1):
             text = text_of(row, f"{self.name}, line {number}")
             yield text if text.endswith("\n") else text + "\n"

@@ -1,4 +1,4 @@
-"""Text to token files on disk, made once for each content and settings, and memory-mapped afterwards."""
+"""Token files on disk, built once for each text and settings, and memory-mapped afterwards."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class TokenFile:
     """One split's tokens on disk, little-endian and headless.
 
     Attributes:
-        num_tokens: with the bos before each document.
-        num_chars: characters of text.
-        begins: the file and the line in it where the split begins.
+        num_tokens: number of tokens, including the bos before each document.
+        num_chars: number of characters of text.
+        begins: file and line where the split begins.
     """
 
     split: str
@@ -45,7 +45,7 @@ class TokenFile:
 
 @dataclass(frozen=True)
 class TokenCache:
-    """The tokens of a text: its content's digest, the tokenizer, and one file per split."""
+    """The tokens of a text: digest of the content, tokenizer, and one file per split."""
 
     digest: str
     tokenizer: Tokenizer
@@ -61,18 +61,17 @@ def open_token_cache(
     processes: int = 0,
     shuffle: int | None = None,
 ) -> TokenCache:
-    """Reads the cache of these documents and settings; makes it if it is missing or damaged.
+    """Opens the cache of these documents and settings, building it if it is missing or damaged.
 
     The concatenated text is cut by `fractions` into train, val and test before anything is tokenized; the
-    tokenizer learns from train alone. In each split every document, also one that began in the split before, is
-    preceded by bos. Any number of processes may call this at once.
+    tokenizer learns from train alone. In each split, every document is preceded by bos, including one that began in
+    the previous split. Any number of processes may call this concurrently.
 
     Args:
-        root: folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
-        apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
-        processes: how many encode the text beside this one; 0 = none.
-        shuffle: the seed by which the words of each line are shuffled, once it is cut and the tokenizer has learnt;
-            None = they stay.
+        root: root folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
+        apart: separate documents of val or test; the remaining splits divide the text in proportion to `fractions`.
+        processes: number of worker processes that encode the text; 0 = encode in this process.
+        shuffle: seed for shuffling the words of each line, after splitting and tokenizer training; None = no shuffling.
 
     Raises:
         ValueError: a document is empty or not in its encoding, or the tokenizer cannot learn from it.
@@ -89,8 +88,8 @@ def open_mixture(
     processes: int = 0,
     shuffle: int | None = None,
 ) -> dict[str, TokenCache]:
-    """Cache of each corpus under one tokenizer, which learns from the train splits of all, in this order; otherwise as
-    `open_token_cache`."""
+    """Cache of each corpus, with one tokenizer that learns from the train splits of all corpora, in order; otherwise
+    as `open_token_cache`."""
     cut = {name: Corpus(documents, fractions, {}, root) for name, documents in corpora.items()}
     _, tokenizer = cached_tokens(
         ["tokenizer", FORMAT, [corpus.digest for corpus in cut.values()], list(fractions)],
@@ -133,7 +132,7 @@ def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int, sh
     with begun, CharsRead("encoding text", sum(num_chars.values())) as bar:
         blocks = _blocks(corpus, tokenizer, begins, shuffle)
         done = sum(block.num_chars for block in islice(blocks, begun.blocks))
-        if done != begun.chars:  # the same text, stored in another way, comes in other blocks
+        if done != begun.chars:  # the same text, stored differently, is divided into different blocks
             begun.begin_anew()
             blocks, done = _blocks(corpus, tokenizer, begins, shuffle), 0
         bar.add(done)
@@ -151,7 +150,7 @@ def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int, sh
 def _blocks(
     corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share], shuffle: int | None = None
 ) -> Iterator[TextBlock]:
-    """The text in blocks; notes where each split begins."""
+    """The text in blocks; records the start of each split in `begins`."""
     split, texts, size = "", list[tuple[bool, str]](), 0
     for share, pieces in groupby(corpus.shares(), key=itemgetter(0)):
         begins.setdefault(share.split, share)

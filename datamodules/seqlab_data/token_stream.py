@@ -1,4 +1,4 @@
-"""A split's tokens on disk, read where they are asked for."""
+"""Random access to a split's tokens on disk."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from seqlab_data.checked import BLOCK, Blocks
 from seqlab_data.token_cache import TokenFile
 
 SCANNED = 1 << 24
-"""Tokens that are looked through at once."""
+"""Number of tokens scanned at a time."""
 CHECKED = BLOCK // 4
-"""Tokens of which one at least is in each block."""
+"""Stride in tokens that visits every block at least once."""
 
 
 class TokenStream:
-    """The tokens of a file, memory-mapped when they are first read."""
+    """The tokens of a file, memory-mapped on first access."""
 
     def __init__(self, file: TokenFile) -> None:
         self.file = file
@@ -26,22 +26,22 @@ class TokenStream:
         self._blocks: Blocks | None = None
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tokens at these places, of any shape.
+        """The tokens at these positions, in the shape of `places`.
 
         Raises:
-            ValueError: the file is damaged there.
+            ValueError: the file is damaged at one of them.
         """
         return self._tokens(places)[places].astype(np.int64)
 
     def places_of(self, token: int) -> NDArray[np.int64]:
-        """(N,) where this token stands, in order."""
+        """(N,) positions of this token, in ascending order."""
         tokens = self._tokens(np.arange(0, self.file.num_tokens, CHECKED))
         starts = range(0, len(tokens), SCANNED)
         found = [start + np.flatnonzero(tokens[start : start + SCANNED] == token) for start in starts]
         return np.concatenate(found)
 
     def _tokens(self, places: NDArray[np.int64]) -> NDArray[Any]:
-        """All tokens, of which those at these places may be read."""
+        """The memory-mapped tokens, after checking the blocks that contain these positions."""
         if self._mapped is None or self._blocks is None:
             self._mapped = np.memmap(self.file.path, dtype=self.file.dtype, mode="r")
             self._blocks = Blocks(Path(self.file.path), self._mapped.view(np.uint8))
@@ -49,5 +49,5 @@ class TokenStream:
         return self._mapped
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the memory map, which would be pickled as its content."""
+        """Excludes the memory map, which would be pickled with its full content."""
         return {**self.__dict__, "_mapped": None, "_blocks": None}

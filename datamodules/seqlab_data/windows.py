@@ -1,4 +1,4 @@
-"""A stream of tokens cut into windows, and how much text they stand for.
+"""Windows of a token stream, and counts of the text that their tokens represent.
 
 B batch, T sequence length.
 """
@@ -19,16 +19,16 @@ SPACES = b" \t\n\r\v\f"
 
 
 class Windows:
-    """Window i reads stream[i*T : i*T + T], with T = `seq_len`, and predicts the same moved on by one.
+    """Windows of `seq_len` = T tokens: window i reads stream[i*T : i*T + T] and predicts the same shifted by one.
 
-    The last window is moved back to end with the stream, and what an earlier one has predicted is ignored in it:
-    every token after the first is predicted exactly once, without padding.
+    The last window is moved back to end with the stream. Targets that the previous window already predicted are
+    ignored in it, so every token after the first is predicted exactly once, without padding.
 
     Args:
-        counts: how much text each token stands for.
+        counts: amount of text that each token represents.
 
     Raises:
-        ValueError: the stream is shorter than one window and the token after it.
+        ValueError: the stream has fewer than `seq_len` + 1 tokens.
     """
 
     def __init__(self, file: TokenFile, seq_len: int, counts: TextCounts) -> None:
@@ -46,7 +46,7 @@ class Windows:
         return -(-(self.file.num_tokens - 1) // self.seq_len)
 
     def read(self, indices: NDArray[np.int64]) -> TokenBatch:
-        """The windows with these indices, (B,): tokens and targets (B, T), and what these stand for, (B,) each."""
+        """The windows with these indices, (B,): tokens and targets (B, T), and counts of their text, (B,) each."""
         start = np.minimum(indices * self.seq_len, self.file.num_tokens - 1 - self.seq_len)
         ids = self._stream.at(start[:, None] + np.arange(self.seq_len + 1))  # (B, T + 1)
         counted = (indices * self.seq_len - start)[:, None] <= np.arange(self.seq_len)  # (B, T)
@@ -54,14 +54,14 @@ class Windows:
 
 
 class TextCounts:
-    """Counts of the text of tokens, whatever the tokenizer.
+    """Tokenizer-independent counts of the text that tokens represent.
 
     A word is a run of bytes other than ASCII's spaces and counts in the token that holds its first byte. A newline
     counts as a word too, the <eos> of word-level language models (Merity et al. 2016, "Pointer sentinel mixture
     models", section 4).
 
     Args:
-        token_bytes: the UTF-8 bytes of each token; a token of none begins a text anew.
+        token_bytes: UTF-8 bytes of each token; a token without bytes starts a new text.
     """
 
     def __init__(self, token_bytes: Sequence[bytes]) -> None:
@@ -73,7 +73,7 @@ class TextCounts:
         self._ends_inside = np.array([bool(token) and token[-1] not in SPACES for token in token_bytes])
 
     def of(self, before: NDArray[np.int64], tokens: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """The characters, the bytes and the words of each of `tokens` (B, T), that of `before` being the one before."""
+        """Numbers of characters, bytes and words of each of `tokens` (B, T); `before` holds the preceding tokens."""
         goes_on = self._ends_inside[before] & self._begins_inside[tokens]
         return self._chars[tokens], self._bytes[tokens], self._words[tokens] - goes_on
 
@@ -81,7 +81,7 @@ class TextCounts:
 def token_batch(
     ids: NDArray[np.int64], counted: NDArray[np.bool_], counts: TextCounts, rows: NDArray[np.int64]
 ) -> TokenBatch:
-    """Rows of ids, (B, T + 1), that predict each next one where it is `counted`, (B, T)."""
+    """Batch of next-token predictions from rows of ids, (B, T + 1); positions not `counted`, (B, T), are ignored."""
     tokens, targets = ids[:, :-1].copy(), ids[:, 1:].copy()
     amounts = [np.where(counted, one, 0).sum(axis=1) for one in counts.of(tokens, targets)]
     targets[~counted] = IGNORE

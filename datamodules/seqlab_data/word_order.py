@@ -1,4 +1,4 @@
-"""The words of texts in another order."""
+"""Shuffling of the words of texts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ WORD = re.compile(r"\S+")
 
 
 def check_word_order(order: WordOrder) -> WordOrder:
-    """
+    """Returns a word order unchanged.
+
     Raises:
-        ValueError: it is none.
+        ValueError: the word order is unknown.
     """
     if order not in ("natural", "shuffled"):
         raise ValueError(f"data.word_order must be natural or shuffled, got {order}")
@@ -26,10 +27,10 @@ def check_word_order(order: WordOrder) -> WordOrder:
 
 
 def shuffled_words(text: str, *key: int) -> str:
-    """A text with its words in another order; the whitespace between them stays.
+    """A text with its words shuffled; the whitespace between them is kept.
 
     Args:
-        key: numbers that determine the order, on every machine.
+        key: integers that determine the order, on every machine.
     """
     words = WORD.findall(text)
     order = iter(Draw(*key).sample(len(words), len(words)))
@@ -37,10 +38,10 @@ def shuffled_words(text: str, *key: int) -> str:
 
 
 def shuffled_lines(texts: Iterable[str], *key: int) -> Iterator[str]:
-    """The text that these give end to end, with the words of each line shuffled, in other pieces.
+    """The concatenated text with the words of each line shuffled, in pieces that may be cut differently.
 
     Args:
-        key: numbers that determine the order, besides the number of each line.
+        key: integers that determine the order, together with the line number.
     """
     number = 0
     for text in recut(texts, lambda text: text.rfind("\n") + 1):
@@ -50,7 +51,7 @@ def shuffled_lines(texts: Iterable[str], *key: int) -> Iterator[str]:
 
 
 def in_order(splits: Mapping[str, Sequence[str]], order: WordOrder, seed: int) -> Mapping[str, Sequence[str]]:
-    """The texts of each split, with their words in this order."""
+    """The texts of each split, with their words in the given order."""
     if order == "natural":
         return splits
     return {
@@ -60,5 +61,5 @@ def in_order(splits: Mapping[str, Sequence[str]], order: WordOrder, seed: int) -
 
 
 def digest_in_order(digest: str, order: WordOrder) -> str:
-    """Digest of a text with its words in this order, from that of the text as read; shuffled, it is another text."""
+    """Digest of a text with its words in this order, from the digest of the text as read; shuffling changes it."""
     return digest if order == "natural" else sha256(f"{digest}, words shuffled".encode()).hexdigest()

@@ -1,11 +1,11 @@
 """Proven ONNX bundles.
 
-    export_bundle       writes a model as a bundle that is proven equal to it, or nothing; it needs PyTorch
-    open_bundle         a bundle's graphs: arrays in, arrays out
-    open_text_model     a bundle as a `seqlab.TextModel`: write, translate, classify, probabilities
-    verify_bundle       proves a bundle again
+    export_bundle       exports a model as a verified bundle, all or nothing; needs PyTorch
+    open_bundle         opens a bundle's graphs: arrays in, arrays out
+    open_text_model     opens a bundle as a `seqlab.TextModel`: write, translate, classify, probabilities
+    verify_bundle       verifies a bundle again
 
-What is named here is imported when it is asked for: all but `export_bundle` need only NumPy and onnxruntime.
+All names are imported lazily: all but `export_bundle` need only NumPy and onnxruntime.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes a bundle that is whole and proven, or nothing."""
+"""Export of a complete and verified bundle, all or nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MIN_ONNXRUNTIME = "1.30"
 
 
 class ParityError(ValueError):
-    """An exported bundle is not the model. `report` says where."""
+    """An exported bundle does not match its model. `report` has the failed checks."""
 
     def __init__(self, report: Report) -> None:
         first = report.failures[0]
@@ -65,30 +65,30 @@ def export_bundle(
     target: Target = "portable",
     taps: Sequence[Tap] = (),
 ) -> Report:
-    """Writes a bundle to the folder `out`, which docs/bundle.md describes.
+    """Writes a bundle, whose format is described in docs/bundle.md, to the folder `out`.
 
-    It is written to a temporary folder beside `out`, verified there with `provider`, and then renamed.
+    The bundle is written to a temporary folder next to `out`, verified there with `provider`, and then renamed.
 
     Args:
-        model: one of `seqlab.models.DECODERS` and `seqlab.models.ENCODERS`; is copied, not changed.
-        tokenizer: of what the model reads, or of two the target's; None where it reads features, or ids that stand for
-            no text.
-        source_tokenizer: the source's, where it is another.
-        labels: the names of its classes, where it has some.
-        seq_len: the longest sequence of its training.
-        stop_ids: the tokens that end what it writes; None = `decoding.text.default_stop_ids`.
-        chooses_one: whether its logits at a place are of one choice; of others no distribution is compared.
-        run_id, commit: where the model comes from, for the manifest.
-        target: what the graphs are made for; `target` says what that asks of the model.
-        taps: what a debug twin beside them gives; none = there is no twin.
+        model: one of `seqlab.models.DECODERS` and `seqlab.models.ENCODERS`; copied, not modified.
+        tokenizer: tokenizer of the model's input, or of its target if source and target differ; None for a model that
+            reads features, or ids that do not represent text.
+        source_tokenizer: tokenizer of the source, if it differs from `tokenizer`.
+        labels: class names, if the model has classes.
+        seq_len: maximum sequence length in training.
+        stop_ids: ids of the tokens that end generation; None = `decoding.text.default_stop_ids`.
+        chooses_one: if True, the logits at a position define one categorical distribution, which is compared as well.
+        run_id, commit: origin of the model, for the manifest.
+        target: target that the graphs are built for; the module `target` lists its requirements.
+        taps: outputs of an additional debug graph; empty = no debug graph.
 
     Returns:
-        The report of the verification, in which all is well.
+        The verification report, in which every check passed.
 
     Raises:
-        ValueError: `out` holds something, there is no such provider or precision, the model is of another kind, is not
-            the tokenizer's, or cannot be captured.
-        ParityError: the runtime does not compute what the model does.
+        ValueError: `out` is not empty, the provider or precision is unknown, the model is of an unsupported kind, does
+            not match the tokenizer, or cannot be captured.
+        ParityError: the runtime's outputs differ from the model's.
     """
     out = Path(out)
     check_new(out)
@@ -173,11 +173,11 @@ def export_bundle(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
-        # CUDA multiplies 4 bits itself, and has no product of int8 that takes its inputs as they come.
+        # CUDA has a 4-bit matrix product, but no int8 product with dynamically quantised inputs.
         as_int8 = precision == "int4" and target != "cuda-graph" and provider == "cpu"
         report = write(folder, as_int8)
         if as_int8 and not report.ok:
-            # Where a few channels of an input are far larger than the others, a row's range is too coarse for these.
+            # If a few input channels are far larger than the others, one scale per row is too coarse for the rest.
             folder = Path(name) / "in_blocks"
             report = write(folder, as_int8=False)
         if not report.ok:
@@ -187,13 +187,13 @@ def export_bundle(
 
 
 def check_new(out: Path) -> None:
-    """Raises ValueError where something is in the way of a new folder."""
+    """Raises ValueError if a new folder cannot be created at `out`."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ValueError(f"{out} exists and is not an empty folder; give a new one")
 
 
 def _distinct(tokenizer: Tokenizer | None, source_tokenizer: Tokenizer | None) -> dict[str, Tokenizer]:
-    """Tokenizers of a bundle, by their folders; one for both sides is stored once."""
+    """Tokenizers of a bundle, by folder; a tokenizer shared by both sides is stored once."""
     found = {} if tokenizer is None else {"tokenizer": tokenizer}
     if source_tokenizer is not None and (tokenizer is None or source_tokenizer.to_dict() != tokenizer.to_dict()):
         found["source_tokenizer"] = source_tokenizer

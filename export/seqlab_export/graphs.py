@@ -1,7 +1,7 @@
-"""Captures the forms of a model as ONNX graphs.
+"""Capture of the forms of a model as ONNX graphs.
 
-Capturing first, with named dimensions, raises where a length would be frozen; `torch.onnx.export` alone freezes it
-in silence.
+A model is first captured with named dimensions, which raises an error if a length would be frozen;
+`torch.onnx.export` alone freezes it silently.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ OPSET = 23
 
 Described = TypeVar("Described", bound=TensorInfo)
 
-# Sizes that are captured must all differ, or two dimensions may become one; `traced_len` is at most 16.
+# The traced sizes must all differ, or two dimensions may be unified; `traced_len` is at most 16.
 _TRACED = {"B": 17, "S": 19, "M": 23}
 
 
 class Exported(NamedTuple):
-    """Graphs and weights that were written.
+    """The exported graphs and weights.
 
     Attributes:
-        graphs: by their names in the manifest.
+        graphs: graphs by their names in the manifest.
         state, in_place: as in the manifest.
         stored, named, kinds: as in `WeightFile`.
     """
@@ -80,18 +80,18 @@ def export_graphs(
     taps: Sequence[Tap] = (),
     as_int8: bool = False,
 ) -> Exported:
-    """Writes the graph of each of a model's forms, and the weights that they share.
+    """Writes the graph of each of a model's forms, and their shared weights.
 
     Args:
-        model: in evaluation mode, on the CPU.
-        precision: how its weights are stored; fp32 and fp16 = as they are.
-        target: what they are made for.
-        taps: of a debug twin; none = there is none.
-        as_int8: whether weights in int4 are multiplied as int8 where whole sequences are read.
+        model: model in evaluation mode, on the CPU.
+        precision: storage type of the weights; fp32 and fp16 = unchanged.
+        target: target that the graphs are built for.
+        taps: outputs of a debug graph; empty = no debug graph.
+        as_int8: if True, graphs that read whole sequences multiply int4 weights as int8.
 
     Raises:
-        ValueError: the model cannot be captured for every batch size and length, or not for this target, or its mixers
-            do not keep to the states that they declare.
+        ValueError: the model cannot be captured for every batch size and length, or for this target, or its mixers'
+            states differ from their declarations.
     """
     graphs: dict[str, GraphInfo] = {}
     renewed: tuple[str, ...] = ()
@@ -137,10 +137,10 @@ def export_graphs(
 
 
 def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
-    """A form as a program, dynamic in the dimensions that `info` names.
+    """A form as an exported program, dynamic in the dimensions that `info` names.
 
     Raises:
-        ValueError: it cannot be, for every size of these.
+        ValueError: the form cannot be captured for every size of these dimensions.
     """
     model: Any = form.model
     longest: int | None = model.max_seq_len
@@ -148,13 +148,13 @@ def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
     symbols = {name: Dim(name, max=longest if name == "T" else None) for name in sizes}
     sizes["C"] = longest or 0
     if isinstance(form, TapsForm):
-        # A recurrence's weights over a source take its other steps apart from its first one.
+        # Attention weights of a recurrence over a source treat the first step separately from the others.
         symbols["T"] = Dim("T", min=3, max=longest)
     given = [tensor for tensor in info.inputs if not tensor.name.startswith("state_")]
     state = {tensor.name.removeprefix("state_"): tensor for tensor in info.inputs if tensor not in given}
     if any("M" in tensor.dims for tensor in given):
         longest = longest_input(model)
-        # Where a target is read too, of another length.
+        # If a target is read too, its length must differ.
         sizes["M"], symbols["M"] = traced_len(longest) - (len(given) > 2), Dim("M", max=longest)
 
     def dynamic(tensor: TensorInfo) -> dict[int, Any]:
@@ -165,10 +165,10 @@ def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
     if state:
         examples.append({name: example(tensor, sizes) for name, tensor in state.items()})
         dims.append({name: dynamic(tensor) for name, tensor in state.items()})
-    # It would look at what other captures in this process saw: the same code in another precision, say.
+    # Discards state from other captures in this process, such as the same code in another precision.
     torch.compiler.reset()
     try:
-        # With gradients, scaled_dot_product_attention is captured differently where its mask has parameters.
+        # With gradients, scaled_dot_product_attention is captured differently if its mask has parameters.
         with _quiet(), redirect_stderr(StringIO()), torch.no_grad():
             return torch.export.export(form, tuple(examples), dynamic_shapes=tuple(dims), strict=False)
     except Exception as error:
@@ -194,7 +194,7 @@ def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fuse
         assert exported is not None
         graph: ir.Model = exported.model
         if fold_weights:
-            # Without a limit: a weight that is a table too is written a second time.
+            # No size limit: a weight that is also a table is stored a second time.
             optimize_ir(graph, should_fold=_must_fold, output_size_limit=sys.maxsize)
         else:
             optimize_ir(graph, should_fold=_may_fold)
@@ -202,25 +202,25 @@ def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fuse
 
 
 def _may_fold(node: ir.Node) -> bool | None:
-    """False where a weight would be rewritten (transposed, say): both graphs share it as the model has it."""
+    """False if a weight would be rewritten (e.g. transposed): both graphs share the weight as stored in the model."""
     constants = [value.const_value for value in node.inputs if value is not None and value.const_value is not None]
     return False if any(tensor.nbytes >= SMALLEST_BYTES for tensor in constants) else None
 
 
 def _must_fold(node: ir.Node) -> bool | None:
-    """True where weights are transposed or joined: only what is constant is quantised."""
+    """True if weights are transposed or concatenated: only constants are quantised."""
     if node.op_type not in ("Transpose", "Concat"):
         return None
     return True if all(given is not None and given.const_value is not None for given in node.inputs) else None
 
 
 def _of_source(tensor: Described, shared: Collection[str], prefix: str = "") -> Described:
-    """The tensor with one row per source, where its input is among those that `share_source_keys` gives."""
+    """The tensor with one row per source, if its input is among those returned by `share_source_keys`."""
     return replace(tensor, dims=("N", *tensor.dims[1:])) if prefix + tensor.name in shared else tensor
 
 
 def _declare(graph: ir.Model, info: GraphInfo, max_seq_len: int | None) -> None:
-    """Gives the dimensions of inputs and outputs our names, where they are as free as they should be."""
+    """Names the dimensions of inputs and outputs as in `info`; raises ValueError if one was frozen or lost."""
     for value, tensor in zip([*graph.graph.inputs, *graph.graph.outputs], [*info.inputs, *info.outputs], strict=True):
         assert value.name == tensor.name and value.shape is not None, (value, tensor)
         found = [dim if isinstance(dim, int) else str(dim) for dim in value.shape]
@@ -235,7 +235,7 @@ def _declare(graph: ir.Model, info: GraphInfo, max_seq_len: int | None) -> None:
 
 
 def _strip(graph: ir.Model) -> None:
-    """Removes metadata that tells only of this machine (stack traces, paths)."""
+    """Removes metadata specific to this machine (stack traces, paths)."""
     graph.metadata_props.clear()
     graph.graph.metadata_props.clear()
     for node in ir.traversal.RecursiveGraphIterator(graph.graph):
@@ -249,7 +249,7 @@ def _strip(graph: ir.Model) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Mutes the exporters' progress notes, which concern nobody who exports a bundle."""
+    """Mutes the exporters' progress messages, which are irrelevant to users."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

@@ -1,6 +1,6 @@
-"""The batch types that data and tasks share. Torch only.
+"""Batch types shared by data modules and tasks. Torch only.
 
-The `num_tokens` of a batch, (): the real tokens or frames that a model reads of it, of sources and of targets.
+The `num_tokens` of a batch, (), counts the real tokens or frames that a model reads, in sources and in targets.
 
 B batch, T length, S source length, F features, C labels.
 """
@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 IGNORE = -100
-"""A target with this id is not predicted: it counts neither in the loss nor in a metric."""
+"""Target id excluded from the loss and from all metrics."""
 
 
 class TokenBatch(NamedTuple):
     """Windows of a token stream for next-token prediction.
 
     Attributes:
-        tokens: (B, T) int64, what the model reads.
+        tokens: (B, T) int64, model inputs.
         targets: (B, T) int64, the token that follows each of `tokens`, or `IGNORE`.
-        num_chars: (B,) int64, characters of source text that the window's counted targets stand for.
-        num_bytes, num_words: the same of bytes and of words, each newline being one more; None = unknown.
-        rows: (B,) int64, the places of the windows in their split, -1 where nothing counts; None = unknown.
+        num_chars: (B,) int64, characters of source text covered by the window's counted targets.
+        num_bytes, num_words: (B,) int64, likewise for bytes and words, a newline counting as a word; None = unknown.
+        rows: (B,) int64, indices of the windows in their split, -1 where nothing counts; None = unknown.
     """
 
     tokens: Tensor
@@ -36,7 +36,7 @@ class TokenBatch(NamedTuple):
 
     @property
     def pad_mask(self) -> Tensor:
-        """(B, T) bool, True = a real token: those of each row up to its last target that counts."""
+        """(B, T) bool, True = a real token: every token of a row up to its last counted target."""
         counted = self.targets != IGNORE
         return counted.flip(1).int().cumsum(dim=1).flip(1) > 0
 
@@ -46,14 +46,14 @@ class TokenBatch(NamedTuple):
 
 
 class PairBatch(NamedTuple):
-    """Sources and what is to be written of them, one after the other.
+    """Source-target pairs for sequence-to-sequence training with teacher forcing.
 
     Attributes:
-        source: (B, S) int64.
+        source: (B, S) int64, encoder inputs.
         source_mask: (B, S) bool, True = a real token.
-        tokens: (B, T) int64, what the decoder reads: bos, then the target.
-        targets: (B, T) int64, what it predicts: the target, then eos; `IGNORE` at pads.
-        rows: (B,) int64, the places of the pairs in their split, where their references are found; -1 where nothing
+        tokens: (B, T) int64, decoder inputs: bos, then the target.
+        targets: (B, T) int64, decoder targets: the target, then eos; `IGNORE` at padding.
+        rows: (B,) int64, indices of the pairs in their split, used to look up their references; -1 where nothing
             counts.
     """
 
@@ -70,14 +70,14 @@ class PairBatch(NamedTuple):
 
 
 class LabelledBatch(NamedTuple):
-    """Sequences and what is to be said of them.
+    """Sequences and their labels.
 
     Attributes:
         inputs: (B, T) int64 tokens, or (B, T, F) features.
         pad_mask: (B, T) bool, True = a real token.
-        targets: (B,) int64 classes, (B, T) int64 tags with `IGNORE` at pads; or float32, not a number where nothing
-            counts: (B,) numbers, or 0 or 1 for each of C labels, (B, C), or for each frame's, (B, T, C).
-        rows: (B,) int64, the places of the sequences in their split, -1 where nothing counts; None = unknown.
+        targets: int64 classes (B,) or tags (B, T), with `IGNORE` at padding; or float32, NaN where nothing counts:
+            regression targets (B,), or C binary labels, 0 or 1, per sequence (B, C) or per frame (B, T, C).
+        rows: (B,) int64, indices of the sequences in their split, -1 where nothing counts; None = unknown.
     """
 
     inputs: Tensor
@@ -92,8 +92,8 @@ class LabelledBatch(NamedTuple):
 
 
 def uncounted(batch: Any) -> Any:
-    """A batch of these types as it is, but that nothing in it counts: its targets are `IGNORE`, or not a number, its
-    amounts 0, its rows -1."""
+    """Copy of a batch in which nothing counts: targets are `IGNORE` or NaN, counts are 0 and rows are -1. The inputs
+    are unchanged."""
     targets = torch.full_like(batch.targets, torch.nan if batch.targets.is_floating_point() else IGNORE)
     amounts = {name: value for name, value in batch._asdict().items() if name.startswith("num_") and value is not None}
     nothing = {name: torch.zeros_like(value) for name, value in amounts.items()}

@@ -15,7 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from seqlab.attention import Attention, GatedDeltaNet, LatentAttention, LinearAttention, Mamba2
 from seqlab.attention.patterns import Bidirectional, Causal
 from seqlab.budgets import decoding_flops, forward_flops
-from seqlab.budgets.formulae import products
 from seqlab.mixer import Mixer
 from seqlab.recurrence import GRU, LSTM, RNN, Mamba, MinGRU
 from seqlab.study.charts import styled, with_slider
@@ -187,7 +186,7 @@ def by_length() -> Iterator[tuple[str, Amounts]]:
     attention = Attention(WIDTH, num_heads=12, pattern=Bidirectional)
     linear = nn.Linear(WIDTH, WIDTH, device="meta")
     gpt2 = preset("gpt2", seq_len=max(TAIL)).eval()
-    yield "scores and their sums", {at: 2.0 * products(attention, at, at) for at in (*USUAL, *TAIL)}
+    yield "scores and their sums", {at: float(attention.flops(at, at)) for at in (*USUAL, *TAIL)}
     for lengths, of in SEEN.items():
         yield f"attention layer, {lengths}", {at: forward_flops(attention, at) for at in of}
         yield f"{GPT2}, {lengths}", {at: forward_flops(gpt2, at) for at in of}
@@ -224,7 +223,7 @@ def masked() -> dict[str, float]:
         "by formula": forward_flops(causal, length) / whole,
         "by torch": counted(causal, x) / counted(free, x),
         "the mask's additions counted": 1 + heads * length**2 / whole,
-        "a kernel that skips what is masked": 1 - 2 * products(free, length, length) * (1 - seen) / whole,
+        "a kernel that skips what is masked": 1 - free.flops(length, length) * (1 - seen) / whole,
         "twice as many tokens": counted(free, x.repeat(1, 2, 1)) / counted(free, x),
         "the same layer twice": counted(free, x) / counted(free, x),
     }

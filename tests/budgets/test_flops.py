@@ -14,10 +14,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from contracts.cases import MIXERS, PAIRS, POSITIONS, MixerCase, PositionCase, fits, pair_name
+from contracts.test_completeness import concrete_subclasses
 from seqlab.attention import Attention, Bidirectional, LatentAttention
 from seqlab.batch import PairBatch
 from seqlab.budgets import decoding_flops, forward_flops, training_flops
 from seqlab.budgets.activations import Activations, Kept, activations
+from seqlab.budgets.flops import _total
 from seqlab.mixer import Mixer, Spec, State
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
 from seqlab.positions import NoPositions
@@ -163,6 +165,30 @@ def test_a_mixer_from_elsewhere_is_counted() -> None:
         assert count(own, 64) - count(known, 64) == 2 * 2 * length * D_MODEL**2
     with pytest.raises(ValueError, match="FLOPs of Undone are unknown"):
         forward_flops(DecoderLM(VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=Undone, positions=NoPositions), 64)
+
+
+class Declared(Own):
+    def flops(self, new: int, seen: int) -> int:
+        return 1000 * new
+
+
+class Inherited(Attention):
+    """Computes more than the mixer that it is derived from."""
+
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return super().forward(x @ x.new_zeros(D_MODEL, D_MODEL), state, pad_mask=pad_mask)
+
+
+def test_a_mixer_from_elsewhere_is_believed_in_what_it_declares_itself() -> None:
+    with torch.device("meta"):
+        plain, declared, inherited = Attention(D_MODEL), Declared(D_MODEL), Inherited(D_MODEL)
+    assert _total(declared, 64, 64) == 1000 * 64 + forward_flops(plain, 64)
+    assert _total(inherited, 64, 64) == forward_flops(plain, 64) + 2 * 64 * D_MODEL**2
+
+
+def test_every_mixer_declares_its_flops() -> None:
+    ours = [kind for kind in concrete_subclasses(Mixer) if kind.__module__.startswith("seqlab.")]
+    assert len(ours) > 25 and not [kind for kind in ours if kind.flops is Mixer.flops]
 
 
 LENGTH = 24

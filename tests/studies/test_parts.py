@@ -12,7 +12,6 @@ from torch.nn.functional import one_hot
 
 from seqlab.attention import Attention, SlidingWindow
 from seqlab.budgets import forward_flops
-from seqlab.budgets.formulae import products
 from seqlab.models import DecoderLM
 from seqlab.nn import Block, NoFeedForward
 from seqlab.nn.residual import NoResidual
@@ -165,7 +164,7 @@ def test_edges_of_rules(rule: Rule, supported: float, inconclusive: float, refut
 def test_what_is_counted_and_what_a_mask_leaves() -> None:
     width = cost.WIDTH
     attention, length = Attention(width), 6 * width
-    whole, scores = forward_flops(Block(width, attention), length), 2 * products(attention, length, length)
+    whole, scores = forward_flops(Block(width, attention), length), attention.flops(length, length)
     assert whole == 2 * scores, "both halves of a block are equal at six widths"
     assert counted(torch.mm, torch.ones(3, 5), torch.ones(5, 7)) == 2 * 3 * 5 * 7
     found = cost.masked()

@@ -1,4 +1,4 @@
-"""Synthetic tasks: what a model can and cannot remember, find and follow."""
+"""Synthetic tasks that probe a model's memory, recall and state tracking."""
 
 from seqlab_data.generated import Draw
 from seqlab_data.synthetic.arithmetic import Addition

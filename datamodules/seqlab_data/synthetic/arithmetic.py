@@ -7,14 +7,15 @@ from seqlab_data.synthetic.base import BOS, FIRST_SYMBOL, SEP, Example, Syntheti
 
 
 class Addition(SyntheticTask):
-    """Two numbers of `length` digits with a plus between them, and then their sum, which has a digit more; zeros in
-    front are written (Kazemnejad et al. 2023, "The impact of positional encoding on length generalization"; Deletang
+    """Addition of two numbers of `length` digits; the sum has one digit more, and leading zeros are written
+    (Kazemnejad et al. 2023, "The impact of positional encoding on length generalization"; Deletang
     et al. 2023, "Neural networks and the Chomsky hierarchy", table 1, in base 2).
 
     Args:
-        base: of the digits.
-        lowest_first: whether all numbers are written from their lowest digit on: then each digit of the sum follows
-            from what was read and the digit before (Lee et al. 2023, "Teaching arithmetic to small transformers").
+        base: base of the digits.
+        lowest_first: if True, all numbers are written least significant digit first, so that each digit of the sum
+            follows from the input and the preceding digit (Lee et al. 2023, "Teaching arithmetic to small
+            transformers").
     """
 
     def __init__(self, base: int = 10, lowest_first: bool = False) -> None:
@@ -27,7 +28,7 @@ class Addition(SyntheticTask):
     def example(self, draw: Draw, length: int) -> Example:
         first, second = draw.integers(self.base, length), draw.integers(self.base, length)
         total, carry = [], 0
-        for one, other in zip(first, second, strict=True):  # from the lowest digit on
+        for one, other in zip(first, second, strict=True):  # least significant digit first
             carry, digit = divmod(one + other + carry, self.base)
             total.append(digit)
         total.append(carry)

@@ -1,4 +1,4 @@
-"""Base of the synthetic tasks: sequences to continue, of which only the answers count."""
+"""Base class of the synthetic tasks: sequences to continue, with a loss on the answers only."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Example(NamedTuple):
     """A sequence to read from left to right.
 
     Attributes:
-        tokens: the tokens that are read.
-        targets: what must be predicted after each of them, `IGNORE` where nothing counts.
+        tokens: input tokens.
+        targets: token to predict after each input token; `IGNORE` = excluded from the loss.
     """
 
     tokens: list[int]
@@ -26,35 +26,35 @@ class Example(NamedTuple):
 
 
 class SyntheticTask(ABC):
-    """Makes examples of any length.
+    """Generator of examples of any length.
 
     Attributes:
-        vocab_size: tokens, of which 0 pads, 1 begins and 2 separates the question from the answer.
+        vocab_size: number of tokens; 0 = padding, 1 = bos, 2 = separator between question and answer.
     """
 
     vocab_size: int
 
     @abstractmethod
     def example(self, draw: Draw, length: int) -> Example:
-        """An example of this length, in the task's own measure."""
+        """An example of this length, in the task's own unit."""
 
     @abstractmethod
     def longest(self, length: int) -> int:
-        """The most tokens that are read at this length."""
+        """Maximum number of input tokens at this length."""
 
 
 def answered(question: Sequence[int], answer: Sequence[int]) -> Example:
-    """A question and its answer, each symbol of which is read when the next is predicted."""
+    """A question and its answer; each answer symbol is an input for predicting the next."""
     return Example([*question, *answer[:-1]], [IGNORE] * (len(question) - 1) + list(answer))
 
 
 def symbols(values: Sequence[int]) -> list[int]:
-    """Values from 0 on as tokens."""
+    """Tokens of values 0, 1, ..."""
     return [FIRST_SYMBOL + value for value in values]
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raises ValueError where a size is under 1."""
+    """Raises ValueError if a size is less than 1."""
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")

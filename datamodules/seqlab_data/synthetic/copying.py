@@ -1,4 +1,4 @@
-"""Writing again what was read: copy, reverse, sort, copy after a delay, and copy with noise between."""
+"""Copying tasks: copy, reverse, sort, copy after a delay, and copy from among noise."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from seqlab_data.synthetic.base import (
 
 
 class Rewriting(SyntheticTask):
-    """`length` symbols, and then what becomes of them.
+    """Tasks whose input is `length` symbols, and whose answer is a function of them.
 
     Args:
-        num_symbols: how many different ones there are.
+        num_symbols: number of different symbols.
     """
 
     def __init__(self, num_symbols: int = 26) -> None:
@@ -42,14 +42,14 @@ class Rewriting(SyntheticTask):
 
 
 class Copy(Rewriting):
-    """The sequence itself again (Graves et al. 2014, "Neural Turing machines", section 4.1)."""
+    """Copying of the sequence (Graves et al. 2014, "Neural Turing machines", section 4.1)."""
 
     def rewritten(self, values: Sequence[int]) -> list[int]:
         return list(values)
 
 
 class Reverse(Rewriting):
-    """The symbols from the last to the first (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy")."""
+    """The symbols in reverse order (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy")."""
 
     def rewritten(self, values: Sequence[int]) -> list[int]:
         return list(reversed(values))
@@ -63,12 +63,12 @@ class Sort(Rewriting):
 
 
 class Delay(SyntheticTask):
-    """`num_tokens` symbols, then `length` times nothing; the answer is the symbols (the copying memory problem of
+    """`num_tokens` symbols, then `length` blanks; the answer is the symbols (the copying memory problem of
     Hochreiter & Schmidhuber 1997 and Arjovsky et al. 2016, "Unitary evolution RNNs", section 4.1).
 
     Args:
-        num_symbols: how many different ones there are.
-        num_tokens: how many are to be remembered.
+        num_symbols: number of different symbols.
+        num_tokens: number of symbols to remember.
     """
 
     def __init__(self, num_symbols: int = 8, num_tokens: int = 10) -> None:
@@ -87,12 +87,12 @@ class Delay(SyntheticTask):
 
 
 class SelectiveCopy(SyntheticTask):
-    """`num_tokens` symbols at random places among noise, `length` in all; the answer is the symbols in their order
-    (Gu & Dao 2023, "Mamba", section 4.1.1). A model must choose what it remembers.
+    """`num_tokens` symbols at random positions among noise, `length` in total; the answer is the symbols in order
+    (Gu & Dao 2023, "Mamba", section 4.1.1). A model must select what to remember.
 
     Args:
-        num_symbols: how many different symbols there are, besides the noise.
-        num_tokens: how many are hidden.
+        num_symbols: number of different symbols, not counting the noise symbol.
+        num_tokens: number of hidden symbols.
     """
 
     def __init__(self, num_symbols: int = 14, num_tokens: int = 16) -> None:
@@ -103,7 +103,7 @@ class SelectiveCopy(SyntheticTask):
         self.vocab_size = self.noise + 1
 
     def example(self, draw: Draw, length: int) -> Example:
-        """Raises ValueError where the symbols do not fit into the length."""
+        """An example of this length; raises ValueError if the symbols do not fit."""
         if length < self.num_tokens:
             raise ValueError(f"SelectiveCopy hides {self.num_tokens} symbols, too many for a length of {length}")
         values = symbols(draw.integers(self.num_symbols, self.num_tokens))

@@ -1,4 +1,4 @@
-"""Examples of a synthetic task: a LightningDataModule that makes them as they are read.
+"""Examples of a synthetic task: a LightningDataModule that generates them on the fly.
 
 B batch, T longest sequence of the batch.
 """
@@ -33,16 +33,16 @@ class Examples(Generated[TokenBatch]):
 
 
 class SyntheticDataModule(GeneratedDataModule[TokenBatch]):
-    """A task's examples, short ones to learn from and longer ones to test with. The same seed makes the same examples
-    on any machine, with any number of workers. To bits per character an answer is as one character.
+    """Examples of a task, short ones for training and longer ones for testing. The same seed gives the same examples on
+    any machine, with any number of workers. Bits per character counts each answer token as one character.
 
     Args:
-        task: makes the task.
-        train_lengths: the least and the greatest length of train and val.
-        test_lengths: of test.
-        num_train: examples of train.
-        batch_size: examples a batch on each rank.
-        options: `num_eval`, examples of val and test each; `seed`; `num_workers`.
+        task: factory that builds the task.
+        train_lengths: minimum and maximum length of train and val.
+        test_lengths: minimum and maximum length of test.
+        num_train: number of training examples.
+        batch_size: examples per batch on each rank.
+        options: `num_eval`, number of examples in val and in test; `seed`; `num_workers`.
 
     Raises:
         ValueError: an argument is out of range.
@@ -76,7 +76,7 @@ class SyntheticDataModule(GeneratedDataModule[TokenBatch]):
 
     @property
     def seq_len(self) -> int:
-        """The longest sequence that a model is given, in the test split or before."""
+        """Maximum sequence length over all splits."""
         return max(self.task.longest(examples.lengths[1]) for examples in self.examples.values())
 
     def describe(self) -> dict[str, Any]:

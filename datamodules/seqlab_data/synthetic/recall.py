@@ -1,4 +1,4 @@
-"""Finding again what stood beside something: associative recall, induction heads, a needle in a haystack."""
+"""Recall tasks: associative recall, induction heads, a needle in a haystack."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seqlab_data.synthetic.base import (
 
 
 class AssociativeRecall(SyntheticTask):
-    """`length` keys, each with its value; then each key again in random order, after which its value must be predicted:
-    multi-query associative recall (Arora et al. 2023, "Zoology", section 3). What is read there instead is any value:
-    were it the right one, the last answers could be told from those before, and a model learns that first and stays.
+    """Multi-query associative recall (Arora et al. 2023, "Zoology", section 3): `length` key-value pairs, then each key
+    again in random order, after which its value must be predicted. The value read after a queried key is random: with
+    the correct values as inputs, a model could infer the last answers by elimination and get stuck there.
 
     Args:
-        num_keys, num_values: how many different ones there are. Keys do not repeat.
+        num_keys, num_values: number of different keys and values. Keys do not repeat.
     """
 
     def __init__(self, num_keys: int = 64, num_values: int = 64) -> None:
@@ -31,7 +31,7 @@ class AssociativeRecall(SyntheticTask):
         self.vocab_size = FIRST_SYMBOL + num_keys + num_values
 
     def example(self, draw: Draw, length: int) -> Example:
-        """Raises ValueError where there are fewer keys than pairs."""
+        """An example with `length` pairs; raises ValueError if there are fewer keys than pairs."""
         if length > self.num_keys:
             raise ValueError(f"AssociativeRecall has {self.num_keys} keys, too few for {length} pairs")
         keys = symbols(draw.sample(self.num_keys, length))
@@ -49,11 +49,11 @@ class AssociativeRecall(SyntheticTask):
 
 
 class InductionHeads(SyntheticTask):
-    """`length` symbols, among them once the separator; after the separator at the end comes what followed it (Olsson et
-    al. 2022, "In-context learning and induction heads"; Fu et al. 2023, "H3", table 1).
+    """`length` symbols, one of them the separator, which is repeated at the end; the answer is the symbol that followed
+    it (Olsson et al. 2022, "In-context learning and induction heads"; Fu et al. 2023, "H3", table 1).
 
     Args:
-        num_symbols: how many different ones there are, besides the separator.
+        num_symbols: number of different symbols, not counting the separator.
     """
 
     def __init__(self, num_symbols: int = 16) -> None:
@@ -62,7 +62,7 @@ class InductionHeads(SyntheticTask):
         self.vocab_size = FIRST_SYMBOL + num_symbols
 
     def example(self, draw: Draw, length: int) -> Example:
-        """Raises ValueError where the length leaves no symbol after the separator."""
+        """An example of this length; raises ValueError if no symbol can follow the separator."""
         if length < 2:
             raise ValueError(f"InductionHeads needs a length of at least 2, got {length}")
         question = symbols(draw.integers(self.num_symbols, length))
@@ -75,11 +75,11 @@ class InductionHeads(SyntheticTask):
 
 
 class NeedleInHaystack(SyntheticTask):
-    """`length` symbols that mean nothing, among them once a marker and a value; the answer is the value (Kamradt 2023,
+    """`length` filler symbols with one marker and value inserted; the answer is the value (Kamradt 2023,
     "Needle in a haystack"; "passkey retrieval" of Mohtashami & Jaggi 2023, "Landmark attention").
 
     Args:
-        num_symbols: how many different ones there are. Any of them may be the value.
+        num_symbols: number of different symbols. Any of them may be the value.
     """
 
     def __init__(self, num_symbols: int = 32) -> None:

@@ -1,5 +1,5 @@
-"""Following a state from symbol to symbol: tasks of finite automata (Deletang et al. 2023, "Neural networks and the
-Chomsky hierarchy", table 1)."""
+"""State tracking: tasks of finite automata (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy", table
+1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seqlab_data.synthetic.base import (
 
 
 class Automaton(SyntheticTask):
-    """`length` symbols, and then one: the answer."""
+    """Tasks with `length` input symbols and an answer of one symbol."""
 
     def __init__(self, num_symbols: int, num_answers: int) -> None:
         self.num_symbols = num_symbols
@@ -49,7 +49,7 @@ class Parity(Automaton):
 
 
 class EvenPairs(Automaton):
-    """Parity of the number of ab and ba together: 1 = odd, where the first and the last symbol differ."""
+    """Parity of the total number of ab and ba: 1 = odd, which means that the first and last symbol differ."""
 
     def __init__(self) -> None:
         super().__init__(2, 2)
@@ -59,10 +59,10 @@ class EvenPairs(Automaton):
 
 
 class CycleNavigation(Automaton):
-    """Place on a cycle that steps back, no step and steps forward lead to.
+    """Final position on a cycle after steps backward, steps forward and pauses.
 
     Args:
-        num_places: on the cycle.
+        num_places: number of positions on the cycle.
     """
 
     def __init__(self, num_places: int = 5) -> None:
@@ -75,10 +75,10 @@ class CycleNavigation(Automaton):
 
 
 class ModularArithmetic(SyntheticTask):
-    """`length` numbers with +, - or x between them, worked out from left to right without brackets or precedence.
+    """`length` numbers joined by +, - or x, evaluated from left to right without brackets or precedence.
 
     Args:
-        modulus: of the numbers and of the result.
+        modulus: modulus of the numbers and of the result.
     """
 
     def __init__(self, modulus: int = 5) -> None:

@@ -1,4 +1,4 @@
-"""Following a stack: what closes open brackets, what pushes and pops leave, what nested operations give."""
+"""Stack tasks: closing brackets, pushes and pops, nested operations."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MAX_ARGUMENTS = 5
 
 
 class Dyck(SyntheticTask):
-    """`length` brackets of n kinds that could be continued to a well-nested word; the answer closes those that are
-    open, the innermost first, and then an end: Dyck-n (Suzgun et al. 2019, "LSTM networks can perform dynamic
+    """`length` brackets of n kinds, a prefix of a well-nested word; the answer closes the open brackets, innermost
+    first, followed by an end symbol: Dyck-n (Suzgun et al. 2019, "LSTM networks can perform dynamic
     counting"; Hahn 2020, "Theoretical limitations of self-attention").
 
     Args:
-        num_kinds: n.
-        max_depth: the most that are open at once.
+        num_kinds: n, the number of kinds of brackets.
+        max_depth: maximum number of brackets open at once.
     """
 
     def __init__(self, num_kinds: int = 2, max_depth: int = 8) -> None:
@@ -52,12 +52,12 @@ class Dyck(SyntheticTask):
 
 
 class StackManipulation(SyntheticTask):
-    """A stack, the bottom first, and what is done to it, `length` symbols in all; the answer is the stack after it, the
-    top first, and then an end (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy", table 1). An empty
-    stack stays empty when it is popped.
+    """A stack, bottom first, and operations on it, `length` symbols in total; the answer is the resulting stack, top
+    first, followed by an end symbol (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy", table 1).
+    Popping an empty stack leaves it empty.
 
     Args:
-        num_symbols: how many different ones may lie on it.
+        num_symbols: number of different symbols on the stack.
     """
 
     def __init__(self, num_symbols: int = 2) -> None:
@@ -67,7 +67,7 @@ class StackManipulation(SyntheticTask):
         self.vocab_size = self.end + 1
 
     def example(self, draw: Draw, length: int) -> Example:
-        """Symbol s < n lies on the stack; n + s pushes s, 2 n pops."""
+        """An example of this length. Symbol s < n is an element of the stack; n + s pushes s, 2 n pops."""
         stack = draw.integers(self.num_symbols, draw.integer(length) + 1)
         actions = draw.integers(self.num_symbols + 1, length - len(stack))
         question = stack + [self.num_symbols + action for action in actions]
@@ -107,5 +107,6 @@ class ListOps(SyntheticTask):
         return written, (values[0], values[-1], middle, sum(values) % 10)[operator]
 
     def longest(self, length: int) -> int:
-        """Every operation has two arguments at least, so there are fewer of them than digits."""
+        """Maximum number of input tokens. Every operation has at least two arguments, so there are fewer operations
+        than digits."""
         return 3 * length

@@ -1,4 +1,4 @@
-"""The Tokenizer contract. Every token stands for fixed bytes, so decoding is a table look-up."""
+"""The Tokenizer interface. Every token represents fixed bytes, so decoding is a table look-up."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Tokenizer(ABC):
     `decode(encode(text)) == text` for every text that the tokenizer has tokens for.
 
     Attributes:
-        pad_id, bos_id, eos_id: the special tokens, the same in every tokenizer that is learnt here. They decode to
-            nothing. One made elsewhere may have no bos or eos, which is -1 then, or several eos.
-        token_bytes: the UTF-8 bytes that each id stands for; some stand for a part of a character.
+        pad_id, bos_id, eos_id: ids of the special tokens, identical in all tokenizers learnt here. They decode to
+            the empty string. An external tokenizer may lack bos or eos (-1), or have several eos tokens.
+        token_bytes: UTF-8 bytes of each id; some ids represent part of a character.
     """
 
     pad_id = 0
@@ -39,7 +39,7 @@ class Tokenizer(ABC):
         self.token_bytes = tuple(token_bytes)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        # One that learns or encodes in its own way says itself what it learns from pieces, and where a text is cut.
+        # A subclass that overrides `__init__` or `encode_array` does not inherit the matching `learn` or `cut`.
         super().__init_subclass__(**options)
         for own, inherited in (("__init__", "learn"), ("encode_array", "cut")):
             named = next(base for base in cls.__mro__ if own in vars(base) or inherited in vars(base))
@@ -48,18 +48,18 @@ class Tokenizer(ABC):
 
     @classmethod
     def learn(cls, texts: Iterable[str], **options: Any) -> Self:
-        """The tokenizer of the text that `texts` give end to end, with these options.
+        """Learns a tokenizer from the concatenated `texts`, with these options.
 
         Raises:
-            ValueError: as the constructor does; or this class takes the text whole, and it is too long for that.
+            ValueError: as in the constructor, or this class needs the whole text at once and the text is too long.
         """
         make: Any = cls
         learnt: Self = make(whole(texts), **options)
         return learnt
 
     def cut(self, text: str) -> int:
-        """The last place in a text where it may be cut: its parts' ids are those of the whole, whatever stands before
-        and after it. 0 = nowhere that is known."""
+        """Last position where a text may be cut so that the ids of its parts are the ids of the whole, regardless of
+        the surrounding text. 0 = no such position is known."""
         return 0
 
     @property
@@ -76,15 +76,15 @@ class Tokenizer(ABC):
         """The ids of a text, without special tokens, as an array (T,).
 
         Raises:
-            ValueError: the text holds a lone surrogate, which UTF-8 cannot hold.
+            ValueError: the text contains a lone surrogate, which UTF-8 cannot encode.
         """
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens. One that Python read with the error handler
-        "surrogateescape", as it reads command lines, is taken as the bytes that it was read from.
+        """The ids of a text, without special tokens. A text that Python decoded with the error handler
+        "surrogateescape", such as a command-line argument, is encoded from its original bytes.
 
         Raises:
-            ValueError: as `encode_bytes` does, or the text holds another lone surrogate.
+            ValueError: as in `encode_bytes`, or the text contains another lone surrogate.
         """
         try:
             ids: list[int] = self.encode_array(text).tolist()
@@ -96,7 +96,7 @@ class Tokenizer(ABC):
         """The ids of a text in UTF-8.
 
         Raises:
-            ValueError: it is not UTF-8, with the offset of the first byte that is not.
+            ValueError: `data` is not UTF-8; the message has the offset of the first invalid byte.
         """
         try:
             ids: list[int] = self.encode_array(data.decode("utf-8")).tolist()
@@ -107,7 +107,7 @@ class Tokenizer(ABC):
             ) from error
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids. Special tokens vanish; bytes that are not UTF-8 show as U+FFFD.
+        """The text of a sequence of ids. Special tokens are dropped; invalid UTF-8 is shown as U+FFFD.
 
         Raises:
             ValueError: an id is outside the vocabulary.
@@ -115,7 +115,7 @@ class Tokenizer(ABC):
         return b"".join(map(self._bytes_of, ids)).decode("utf-8", errors="replace")
 
     def stream_decoder(self) -> StreamDecoder:
-        """Decodes one id at a time: what it returns, joined, is what `decode` returns."""
+        """Decoder for one id at a time; its concatenated output equals the output of `decode`."""
         return StreamDecoder(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class Tokenizer(ABC):
         return {**self._header(), "assets": assets}
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json`, and beside it the files that it names with their sha256."""
+        """Writes `tokenizer.json`, and next to it the asset files that it lists with their sha256."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         assets = self._assets()
@@ -149,7 +149,7 @@ class Tokenizer(ABC):
     @classmethod
     @abstractmethod
     def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
-        """The tokenizer whose `_settings` and `_assets` these are."""
+        """Rebuilds a tokenizer from its `_settings` and `_assets`."""
 
     def _bytes_of(self, token_id: int) -> bytes:
         if not 0 <= token_id < self.vocab_size:
@@ -158,18 +158,18 @@ class Tokenizer(ABC):
 
 
 class StreamDecoder:
-    """Turns ids into text as they come, holding back the bytes of an unfinished character."""
+    """Decodes ids incrementally, holding back the bytes of an incomplete character."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._bytes_of = tokenizer._bytes_of
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token_id: int) -> str:
-        """The text that this id completes; empty inside a character."""
+        """The text that this id completes; empty within a character."""
         return self._decoder.decode(self._bytes_of(token_id))
 
     def finish(self) -> str:
-        """U+FFFD if the last character was left unfinished, else nothing."""
+        """U+FFFD if the last character is incomplete, else the empty string."""
         return self._decoder.decode(b"", final=True)
 
 
@@ -204,7 +204,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _regular(path: Path) -> Path:
-    """Refuses a pipe, which would be waited for, and a device."""
+    """Rejects a pipe, on which reading would block, and a device."""
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no regular file")
     return path
@@ -214,7 +214,7 @@ def tokenizer_from_dict(content: dict[str, Any]) -> Tokenizer:
     """Rebuilds what `Tokenizer.to_dict` described.
 
     Raises:
-        ValueError: it is no such description, or names a tokenizer class that is not imported.
+        ValueError: `content` is not such a description, or names a tokenizer class that is not imported.
     """
     try:
         assets = {name: base64.b64decode(data) for name, data in content["assets"].items()}
@@ -224,14 +224,14 @@ def tokenizer_from_dict(content: dict[str, Any]) -> Tokenizer:
 
 
 class StoredTokenizer(Tokenizer):
-    """Makes the tokenizer that a run or a bundle has stored, whatever the text: for data that its model is to read.
+    """Loads the tokenizer stored by a run or a bundle, regardless of the text: for data read by the same model.
 
     Args:
-        path: `tokenizer.json` of a run's artifacts, or the folder `tokenizer` of a bundle; None = that of the run that
-            the fit begins with or goes on from, which the command line fills in.
+        path: `tokenizer.json` of a run's artifacts, or the folder `tokenizer` of a bundle; None = tokenizer of the run
+            that the fit starts from or resumes, filled in by the command line.
 
     Raises:
-        ValueError: there is none, or it is damaged.
+        ValueError: the tokenizer does not exist or is damaged.
     """
 
     def __new__(cls, text: str, *, path: str | None = None) -> Any:
@@ -251,7 +251,7 @@ class StoredTokenizer(Tokenizer):
             raise ValueError(f"{path} is not a tokenizer file of seqlab: {error}{hint}") from error
 
     def __init__(self, text: str, *, path: str | None = None) -> None:
-        """Is not called: what is made is of another class."""
+        """Never called: `__new__` returns an object of another class."""
 
     @classmethod
     def learn(cls, texts: Iterable[str], **options: Any) -> Self:
@@ -274,7 +274,7 @@ def _restore(content: dict[str, Any], assets: dict[str, bytes]) -> Tokenizer:
         tokenizer = classes[name]._restore(content, assets)
     except KeyError as error:
         raise ValueError(f"the description of this {name} lacks {error}") from error
-    except (AttributeError, IndexError, RuntimeError, TypeError) as error:  # sentencepiece's is a RuntimeError
+    except (AttributeError, IndexError, RuntimeError, TypeError) as error:  # sentencepiece raises RuntimeError
         raise ValueError(f"the description of this {name} is not one: {error}") from error
     if not _is_id(stated := content.get("vocab_size"), tokenizer.vocab_size):
         raise ValueError(f"this {name} has {tokenizer.vocab_size} tokens, its description says {stated}")
@@ -286,7 +286,7 @@ def _restore(content: dict[str, Any], assets: dict[str, bytes]) -> Tokenizer:
 
 
 def _is_id(stated: object, own: int) -> bool:
-    """True for the same integer: 1.0 and True equal 1, and are no ids."""
+    """True for equal integers; 1.0 and True equal 1 but are not ids."""
     return type(stated) is int and stated == own
 
 

@@ -1,21 +1,21 @@
-"""A long text in pieces, none of which is held longer than it takes."""
+"""Streaming of a long text in pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
 LONGEST = 1 << 28
-"""Characters that are held at once, where a text cannot be cut."""
+"""Maximum number of characters held in memory where a text cannot be cut."""
 
 
 def recut(texts: Iterable[str], cut: Callable[[str], int]) -> Iterator[str]:
-    """The text that these give end to end, in other pieces: each but the last ends where `cut` says.
+    """The concatenated text in new pieces: each piece but the last ends at a position chosen by `cut`.
 
     Args:
-        cut: the last place in a text where it may be cut, whatever stands before and after it; 0 = nowhere.
+        cut: returns the last position where a text may be cut, regardless of the surrounding text; 0 = nowhere.
 
     Raises:
-        ValueError: there is no such place in `LONGEST` characters.
+        ValueError: there is no such position within `LONGEST` characters.
     """
     held: list[str] = []
     size = 0
@@ -34,7 +34,7 @@ def recut(texts: Iterable[str], cut: Callable[[str], int]) -> Iterator[str]:
 
 
 def sized(texts: Iterable[str], size: int) -> Iterator[str]:
-    """The text that these give end to end, in pieces of so many characters, the last of what is left."""
+    """The concatenated text in pieces of `size` characters; the last piece may be shorter."""
     held: list[str] = []
     left = size
     for text in texts:
@@ -48,15 +48,15 @@ def sized(texts: Iterable[str], size: int) -> Iterator[str]:
 
 
 def whole(texts: Iterable[str]) -> str:
-    """The text that these give end to end.
+    """The concatenated text.
 
     Raises:
-        ValueError: it is longer than `LONGEST`.
+        ValueError: the text has more than `LONGEST` characters.
     """
     return "".join(recut(texts, lambda text: 0))
 
 
 def after_space(text: str) -> int:
-    """The place after the last whitespace of a text; 0 = it has none."""
+    """Position after the last whitespace of a text; 0 = no whitespace."""
     last = text.rsplit(maxsplit=1)[-1:]
     return len(text) - (len(last[0]) if last and text.endswith(last[0]) else 0)

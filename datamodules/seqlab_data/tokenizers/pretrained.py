@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer made elsewhere, run by the `tokenizers` library, which is imported when used."""
+"""An external byte-level BPE tokenizer, run by the `tokenizers` library, which is imported lazily."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 FILE_NAME = "pretrained.json"
 LARGEST = 1 << 24
-"""Ids, so that a number in a file takes no memory that the file has not."""
+"""Maximum number of ids, so that a number in a file cannot allocate arbitrary memory."""
 
 
 class PretrainedTokenizer(Tokenizer):
     """The byte-level BPE of a `tokenizer.json` (GPT-2, Llama 3; Radford et al. 2019, section 2.2).
 
-    Its ids are the file's own. No special token is added, and special tokens in a text are spelt out. The file does not
-    say which tokens begin and end a text: the model's `generation_config.json` or `config.json` does.
+    Ids are taken from the file. No special token is added, and special tokens in a text are encoded as plain text. The
+    bos and eos tokens are not in this file, but in the model's `generation_config.json` or `config.json`.
 
     Args:
-        text: nothing is learnt from it.
-        file: a `tokenizer.json`.
-        vocab_size: of the model, which may have more tokens than the file; None = the file's.
-        bos_id: the token that begins a document; None = the first of `eos_id`.
-        eos_id: the token that ends a text, or several; None = there is none.
+        text: ignored; nothing is learnt from it.
+        file: path of a `tokenizer.json`.
+        vocab_size: vocabulary size of the model, which may exceed the file's; None = the file's.
+        bos_id: id of the token that begins a document; None = the first of `eos_id`.
+        eos_id: id or ids of the tokens that end a text; None = no such token.
 
     Raises:
-        ValueError: there is no such file, it is not a byte-level BPE, or it has no such ids.
+        ValueError: the file does not exist, is not a byte-level BPE, or lacks one of the ids.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ def _is_byte_level(pre_tokenizer: dict[str, Any]) -> bool:
 
 
 def _letters() -> list[str]:
-    """The letter that stands for each byte: itself where it is printable, else one from U+0100 on (GPT-2's table)."""
+    """Letter that represents each byte: the byte's own character if printable, else one from U+0100 on (GPT-2)."""
     printable = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

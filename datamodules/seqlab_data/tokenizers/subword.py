@@ -1,4 +1,4 @@
-"""Lossless byte-pair encoding by sentencepiece (Kudo and Richardson 2018), which is imported when used."""
+"""Lossless byte-pair encoding by sentencepiece (Kudo and Richardson 2018), which is imported lazily."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
 
 MODEL_NAME = "tokenizer.model"
 SPACE = "\u2581"
-"""Stand-in for a space in sentencepiece's pieces. In a text it is spelt in bytes, so that it does not become one."""
+"""Symbol for a space in sentencepiece's pieces. In a text it is encoded as bytes, so that it is not decoded to a
+space."""
 LONG = 1 << 12
-"""Shortest text, in bytes, of which each distinct word is encoded only once."""
+"""Minimum text length, in bytes, from which each distinct word is encoded only once."""
 LEARNT = 1 << 27
-"""Most characters of a text that pieces are learnt from. Each takes 10 bytes of memory."""
+"""Maximum number of characters that pieces are learnt from. Each takes 10 bytes of memory."""
 PART = 1 << 20
-"""Characters of a part that is learnt from as a whole or not at all, however the text is stored."""
+"""Number of characters in a part, the unit of subsampling; it does not depend on how the text is stored."""
 
 
 class SubwordTokenizer(Tokenizer):
-    """Pieces learnt from `text`, and 256 bytes for the characters that have no piece.
+    """Pieces learnt from `text`, with byte fallback (256 byte tokens) for characters without a piece.
 
-    Text is not normalised, no space is added or removed. No piece holds a newline, nor a space after another
-    character, so words are encoded apart, and in a long text each distinct one once. `save` also writes sentencepiece's
-    own `tokenizer.model`, for its C++ library.
+    Text is not normalised; no space is added or removed. No piece contains a newline, or a space after another
+    character, so words are encoded independently, and each distinct word of a long text only once. `save` also writes
+    sentencepiece's `tokenizer.model`, for its C++ library.
 
     Args:
-        vocab_size: all tokens together: specials, bytes and pieces.
+        vocab_size: total number of tokens: specials, bytes and pieces.
 
     Raises:
-        ValueError: the text is too small for so many pieces, or has too many characters for so few.
+        ValueError: `vocab_size` is too large for the text, or too small for its characters.
     """
 
     unk_id = 3
@@ -51,7 +52,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def learn(cls, texts: Iterable[str], **options: Any) -> Self:
-        """Learns the pieces; of a text of more than `LEARNT` characters, from parts that are spread over all of it."""
+        """Learns the pieces; a text of more than `LEARNT` characters is subsampled in evenly spaced parts."""
         tokenizer = cls.__new__(cls)
         tokenizer._open(_train(_spread(recut(sized(texts, PART), _end_of_part)), **options))
         return tokenizer
@@ -80,7 +81,7 @@ class SubwordTokenizer(Tokenizer):
         return joined(self._ids([word.decode() for word in words]), numbers)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
-        """The ids of each text; `SPACE` is only ever a text of its own."""
+        """The ids of each text; `SPACE` only occurs as a separate text."""
         found = self._processor.encode(texts, out_type=int, num_threads=1)
         return [self._space if text == SPACE else ids for text, ids in zip(texts, found, strict=True)]
 
@@ -106,12 +107,12 @@ def _before_spaces(text: str) -> int:
 
 
 def _end_of_part(text: str) -> int:
-    """End of a part: after a line, or before a word where the whole part is of one line."""
+    """End of a part: after a line, or before a word if the whole part is a single line."""
     return _after_separator(text) or (_before_spaces(text) if len(text) == PART else 0)
 
 
 def _spread(texts: Iterable[str]) -> list[str]:
-    """Every text, or every second, every fourth and so on, until they have at most `LEARNT` characters together."""
+    """Every text, or every second, fourth, ... text, so that they have at most `LEARNT` characters in total."""
     kept: list[str] = []
     size, step = 0, 1
     for number, text in enumerate(texts):
@@ -159,7 +160,7 @@ def _train(texts: Iterable[str], vocab_size: int = 2000) -> bytes:
 
 
 def _reason(message: str, vocab_size: int) -> str:
-    """sentencepiece's refusal in a user's words."""
+    """User-friendly form of an error message from sentencepiece."""
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return f"vocab_size {vocab_size} is too small for this text's characters, it needs at least {least[1]}"
     if most := re.search(r"too high \(\d+\)\. Please set it to a value <= (\d+)", message):

@@ -1,4 +1,4 @@
-"""Tokenizers that cut a text into its own units: bytes, characters or words."""
+"""Tokenizers that split a text into bytes, characters or words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNKNOWN = "<unk>"
 
 
 class ByteTokenizer(Tokenizer):
-    """Byte b of the UTF-8 text, of any language, is token b + 3. It learns nothing from `text`."""
+    """UTF-8 bytes as tokens: byte b is token b + 3. Nothing is learnt from `text`."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__([b"", b"", b"", *(bytes([byte]) for byte in range(256))])
@@ -43,7 +43,7 @@ class ByteTokenizer(Tokenizer):
 
 
 class CharTokenizer(Tokenizer):
-    """The characters (Unicode code points) of `text`, sorted, are tokens 4, 5, ...
+    """Characters as tokens: the Unicode code points of `text`, sorted, are tokens 4, 5, ...
 
     Any other character is `unk_id`, which decodes to U+FFFD.
     """
@@ -54,7 +54,7 @@ class CharTokenizer(Tokenizer):
         self.alphabet = "".join(sorted(set(text)))
         super().__init__([b"", b"", b"", "\N{REPLACEMENT CHARACTER}".encode(), *(c.encode() for c in self.alphabet)])
         code_points = _code_points(self.alphabet)
-        # The id of each code point, the last one standing for all that follow.
+        # The id of each code point; the last entry is used for all larger ones.
         self._ids = np.full(max(code_points, default=0) + 2, self.unk_id, dtype=np.int32)
         self._ids[code_points] = np.arange(len(code_points)) + 4
 
@@ -87,20 +87,19 @@ def _code_points(text: str) -> NDArray[np.uint32]:
 
 
 class WordTokenizer(Tokenizer):
-    """The words of `text`, which is what stands between whitespace, the commonest first and equally common ones sorted,
-    are tokens 4, 5, ... With `newlines` a newline is a word too, whose bytes are itself.
+    """Words as tokens: the whitespace-separated words of `text` are tokens 4, 5, ..., by falling frequency, then
+    sorted. With `newlines`, a newline is also a word; its only byte is the newline.
 
-    Any other word is `unk_id`, which decodes to "<unk>". A token's bytes are a space and its word, and decoding takes
-    the first space away: without newlines, `decode(encode(text)) == " ".join(text.split())` for every text of known
-    words.
+    Any other word is `unk_id`, which decodes to "<unk>". A token's bytes are a space and its word, and decoding removes
+    the first space: without newlines, `decode(encode(text)) == " ".join(text.split())` for every text of known words.
 
     Args:
-        min_count: how often a word must occur to be a token.
-        max_size: all tokens together, specials and unknown included; None = no limit.
-        newlines: whether each newline is a token, as the <eos> of word-level language models.
+        min_count: minimum number of occurrences of a word to become a token.
+        max_size: maximum vocabulary size, specials and unknown included; None = no limit.
+        newlines: if True, each newline is a token, like the <eos> of word-level language models.
 
     Raises:
-        ValueError: an option is out of range, or the text holds a lone surrogate.
+        ValueError: an option is out of range, or the text contains a lone surrogate.
     """
 
     unk_id = 3
@@ -170,7 +169,7 @@ def _spelt(word: str) -> bytes:
 
 
 class WordStream(StreamDecoder):
-    """Takes away the space before the first word."""
+    """Stream decoder that removes the space before the first word."""
 
     _begun = False
 

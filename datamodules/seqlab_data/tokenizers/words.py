@@ -1,4 +1,4 @@
-"""The words of a long text, each of which is looked at once however often it stands there."""
+"""Distinct words of a long text, so that each is encoded only once."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPARED = 32
-"""Bytes of the longest word that is looked for; a longer one is new wherever it stands."""
+"""Maximum length, in bytes, of a word that is deduplicated; every occurrence of a longer word counts as new."""
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: Knuth's multiplicative hash (The Art of Computer Programming, 6.4)."""
 
 
 def distinct_words(data: bytes) -> tuple[list[bytes], NDArray[np.intp]]:
-    """The words of a text and (N,) the number of each that stands in it, in order. A newline is a word, and so is the
-    character U+2581; any other ends before these and before spaces, and holds the spaces that it begins with.
+    """The distinct words of a text, and (N,) the index of each word in text order. A newline is a word, and so is the
+    character U+2581. Any other word ends before these and before spaces, and includes its leading spaces.
 
     Args:
-        data: a text in UTF-8, not empty. A few words may be given twice.
+        data: non-empty text in UTF-8. A few words may be returned twice.
     """
     begins = _begins(np.frombuffer(data, np.uint8))
     sizes = np.diff(begins, append=len(data))
     padded = data + bytes(COMPARED + 8)
-    eights = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # the eight bytes from each place on
+    eights = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # the eight bytes starting at each offset
     masks = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
     parts = [eights[begins + i] & masks[np.clip(sizes - i, 0, 8)] for i in range(0, COMPARED, 8)]  # (N,) each
     mixed = np.zeros(len(begins), np.uint64)
     for part in parts:
         mixed = (mixed ^ part) * SPREAD
         mixed ^= mixed >> np.uint64(32)
-    # In a table with room for several times as many, equal words find one of them, and few find another word.
+    # The hash table has several times more slots than words: equal words share a slot, and collisions are rare.
     bits = (4 * len(begins)).bit_length()
     slots = mixed * SPREAD >> np.uint64(64 - bits)
     places = np.arange(len(begins))
@@ -47,7 +47,7 @@ def distinct_words(data: bytes) -> tuple[list[bytes], NDArray[np.intp]]:
 
 
 def _begins(text: NDArray[np.uint8]) -> NDArray[np.intp]:
-    """Places where words begin."""
+    """Offsets where words begin."""
     space, newline = text == ord(" "), text == ord("\n")
     begins = newline.copy()
     begins[0] = True
@@ -60,7 +60,7 @@ def _begins(text: NDArray[np.uint8]) -> NDArray[np.intp]:
 
 
 def joined(ids: list[list[int]], numbers: NDArray[np.intp]) -> NDArray[np.int32]:
-    """(T,) the ids of the words with these numbers, (N,), end to end."""
+    """(T,) concatenated ids of the words with these indices, (N,)."""
     sizes = np.fromiter(map(len, ids), np.intp, len(ids))
     flat = np.fromiter(chain.from_iterable(ids), np.int32, int(sizes.sum()))
     begins = np.cumsum(sizes) - sizes

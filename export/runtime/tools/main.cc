@@ -19,15 +19,18 @@ using seqlab::tools::BenchOptions;
 using seqlab::tools::Common;
 using seqlab::tools::TextOptions;
 
-// The words and the defaults are those of platform/seqlab/text_options.py.
+// The words and the defaults are those of platform/seqlab/config/text_options.py.
 void AddSampling(CLI::App& verb, TextOptions& options) {
   seqlab::Sampling& sampling = options.generate.sampling;
   verb.add_option("--prompt", options.prompt, "the text to continue; without it, or -, all of stdin");
-  verb.add_option("--max-new-tokens", options.generate.max_new_tokens, "most tokens to write")->capture_default_str();
-  verb.add_option("--temperature", sampling.temperature, "0 is greedy")->capture_default_str();
-  verb.add_option("--top-k", sampling.top_k, "choose among the K likeliest");
-  verb.add_option("--top-p", sampling.top_p, "choose among the likeliest that make up P")->capture_default_str();
-  verb.add_option("--min-p", sampling.min_p, "choose among those P times the likeliest")->capture_default_str();
+  verb.add_option("--max-new-tokens", options.generate.max_new_tokens, "maximum number of tokens to generate")
+      ->capture_default_str();
+  verb.add_option("--temperature", sampling.temperature, "sampling temperature; 0 is greedy")->capture_default_str();
+  verb.add_option("--top-k", sampling.top_k, "sample from the K likeliest tokens");
+  verb.add_option("--top-p", sampling.top_p, "sample from the likeliest tokens of total probability P")
+      ->capture_default_str();
+  verb.add_option("--min-p", sampling.min_p, "sample from tokens at least P times as likely as the likeliest")
+      ->capture_default_str();
   // CLI11 would take -1 for 2^64 - 1.
   const auto set_seed = [&sampling](const std::string& text) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sampling.seed);
@@ -35,20 +38,21 @@ void AddSampling(CLI::App& verb, TextOptions& options) {
       throw CLI::ValidationError("--seed must be from 0 to 2^64 - 1, got " + text);
     }
   };
-  verb.add_option_function<std::string>("--seed", set_seed, "of the random numbers")
+  verb.add_option_function<std::string>("--seed", set_seed, "random seed")
       ->default_str(std::to_string(sampling.seed));
 }
 
 void AddRepetition(CLI::App& verb, seqlab::Repetition& repetition) {
-  verb.add_option("--repetition-penalty", repetition.penalty, "above 1 avoids repetition")->capture_default_str();
-  verb.add_option("--no-repeat-ngram", repetition.ngram, "write no sequence of N tokens twice");
+  verb.add_option("--repetition-penalty", repetition.penalty, "above 1 penalises repetition")->capture_default_str();
+  verb.add_option("--no-repeat-ngram", repetition.ngram, "never repeat a sequence of N tokens");
 }
 
 void AddBeams(CLI::App& verb, TextOptions& options) {
-  verb.add_option("--beams", options.translate.beams, "1 is greedy")->capture_default_str();
-  verb.add_option("--length-penalty", options.translate.length_penalty, "0 prefers short")->capture_default_str();
-  verb.add_option("--n-best", options.n_best, "print the N best of each line, after its number");
-  verb.add_option("--prefix", options.translate.prefix, "each target begins with it");
+  verb.add_option("--beams", options.translate.beams, "number of beams; 1 is greedy")->capture_default_str();
+  const char* penalty = "exponent of the length; 0 favours short outputs";
+  verb.add_option("--length-penalty", options.translate.length_penalty, penalty)->capture_default_str();
+  verb.add_option("--n-best", options.n_best, "print the N best outputs per line, each after the line number");
+  verb.add_option("--prefix", options.translate.prefix, "text that every output begins with");
 }
 
 // Whether a text is a number and nothing else. What is out of range is told elsewhere.
@@ -87,33 +91,34 @@ int Main(int argc, char** argv) {
   std::function<Result<int>()> run;
   const auto add = [&](const char* name, const char* what, std::function<Result<int>()> then) -> CLI::App& {
     CLI::App* verb = app.add_subcommand(name, what);
-    verb->add_option("bundle", common.bundle, "the bundle's folder")->required();
-    verb->add_option("--provider", common.open.provider, "onnxruntime's device, cpu or cuda; default: cpu");
-    verb->add_option("--threads", common.open.threads, "default: onnxruntime's choice, one a core");
-    verb->add_option("--ort-lib", common.open.onnxruntime, "the file of onnxruntime's library");
+    verb->add_option("bundle", common.bundle, "bundle folder")->required();
+    verb->add_option("--provider", common.open.provider, "device of onnxruntime, cpu or cuda; default: cpu");
+    verb->add_option("--threads", common.open.threads, "threads; default: onnxruntime's choice, one per core");
+    verb->add_option("--ort-lib", common.open.onnxruntime, "path of onnxruntime's shared library");
     verb->add_flag("--json", common.json, "print JSON");
     verb->callback([&run, then = std::move(then)] { run = then; });
     return *verb;
   };
-  CLI::App& generate = add("generate", "continue a text", [&] { return RunGenerate(common, text); });
+  CLI::App& generate = add("generate", "generate text from a prompt", [&] { return RunGenerate(common, text); });
   AddSampling(generate, text);
   AddRepetition(generate, text.generate.repetition);
-  CLI::App& translate = add("translate", "write the target of each text", [&] { return RunTranslate(common, text); });
+  CLI::App& translate = add("translate", "translate each text", [&] { return RunTranslate(common, text); });
   translate.add_option("texts", text.texts, "source texts; without them, the lines of stdin");
   AddBeams(translate, text);
   AddRepetition(translate, text.translate.repetition);
-  CLI::App& classify = add("classify", "print each text's class and probability, or its tags",
+  CLI::App& classify = add("classify", "classify or tag each text",
                            [&] { return RunClassify(common, text); });
   classify.add_option("texts", text.texts, "texts; without them, the lines of stdin");
-  CLI::App& verify = add("verify", "prove a bundle again; exit code 1 if it fails", [&] { return RunVerify(common, seconds); });
-  verify.add_option("--seconds", seconds, "longest that the proof may take; default: 3600")->check(CLI::PositiveNumber);
-  CLI::App& measure = add("bench", "how fast a bundle writes", [&] { return RunBench(common, bench); });
-  measure.add_option("--batch", bench.batch, "texts that are written together; default: 1");
-  measure.add_option("--beams", bench.beams, "1 is greedy; default: 1");
-  measure.add_option("--prompt-tokens", bench.prompt_tokens, "read before the first token, of a source if there is one; default: 16");
-  measure.add_option("--new-tokens", bench.new_tokens, "written in each run; default: 128");
-  measure.add_option("--runs", bench.runs, "after one to warm up; default: 5");
-  add("info", "what a bundle is, and the onnxruntime that runs it", [&] { return RunInfo(common); });
+  CLI::App& verify = add("verify", "prove a bundle on this machine; exit code 1 if a check fails",
+                         [&] { return RunVerify(common, seconds); });
+  verify.add_option("--seconds", seconds, "seconds that the proof may take; default: 3600")->check(CLI::PositiveNumber);
+  CLI::App& measure = add("bench", "measure decoding speed", [&] { return RunBench(common, bench); });
+  measure.add_option("--batch", bench.batch, "batch size; default: 1");
+  measure.add_option("--beams", bench.beams, "number of beams; 1 is greedy; default: 1");
+  measure.add_option("--prompt-tokens", bench.prompt_tokens, "length of the prompt or source in tokens; default: 16");
+  measure.add_option("--new-tokens", bench.new_tokens, "tokens generated per run; default: 128");
+  measure.add_option("--runs", bench.runs, "timed runs after one warm-up; default: 5");
+  add("info", "describe a bundle and the onnxruntime that runs it", [&] { return RunInfo(common); });
 
   CheckNumbers(app);
   try {

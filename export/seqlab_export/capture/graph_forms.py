@@ -1,6 +1,6 @@
-"""The forms of a model that become graphs, each with the inputs and outputs of its graph.
+"""The forms of a model that are exported as graphs, each with the inputs and outputs of its graph.
 
-B batch, T tokens given, S tokens before, M source length, F features, V vocabulary, C classes.
+B batch, T new tokens, S past tokens, M source length, F features, V vocabulary, C classes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seqlab_export.runner.manifest import GraphInfo, StateInfo, TensorInfo
 
 
 class SequenceForm(nn.Module):
-    """A decoder's `forward` from a state."""
+    """A decoder's `forward`, starting from a state."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -24,9 +24,9 @@ class SequenceForm(nn.Module):
         self.renewed = _renewed(model)
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
-        """tokens and pad_mask (B, T) to logits (B, T, V), and the new state, without what was read of a source."""
+        """tokens and pad_mask (B, T) to logits (B, T, V), and the new state, without entries computed from a source."""
         logits, new_state = self.model(tokens, state, pad_mask=pad_mask)
-        # An input that is also an output as it stands would lose its name.
+        # An input that is returned unchanged as an output would lose its name.
         return _widened(logits), {
             name: new_state[name].clone() if new_state[name] is state[name] else new_state[name]
             for name in self.renewed
@@ -37,9 +37,9 @@ class SequenceForm(nn.Module):
 
 
 class StepForm(nn.Module):
-    """A decoder's `step` with the signature of `SequenceForm` at T = 1. A pad is the identity: what it writes into a
-    cache of fixed capacity stands after the real tokens, where the next one is written. In a full row there is no next
-    one, and it takes the last place, which nothing reads any more."""
+    """A decoder's `step` with the signature of `SequenceForm` at T = 1. A pad is the identity: its entry in a cache of
+    fixed capacity comes after the real tokens, where the next token overwrites it. In a full row, a pad takes the last
+    position, which is not read again."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class StepForm(nn.Module):
         self.fixed = [entry.name for entry in spec if not {"S", "C"} & {*entry.dims}]
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
-        """tokens and pad_mask (B, 1) to logits (B, 1, V), and the new state, without what was read of a source."""
+        """tokens and pad_mask (B, 1) to logits (B, 1, V), and the new state, without entries computed from a source."""
         reads = state
         if self.model.max_seq_len is not None:
             position = state["position"]
@@ -69,7 +69,7 @@ class StepForm(nn.Module):
 
 
 class EncoderForm(nn.Module):
-    """A model that reads all of its input at once."""
+    """A model that reads its whole input in one call."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class BeginForm(nn.Module):
         return {name: entry.clone() if entry is source_mask else entry for name, entry in state.items()}
 
     def info(self) -> GraphInfo:
-        """Caches are empty: their dimension S is 0."""
+        """Inputs and outputs of the graph. Caches are empty: their dimension S is 0."""
         outputs = []
         for entry in state_info(self.model):
             dims = tuple(0 if dim == "S" else dim for dim in entry.dims)
@@ -113,7 +113,7 @@ Form = SequenceForm | StepForm | EncoderForm | BeginForm
 
 
 def forms_of(model: Any) -> dict[str, Form]:
-    """A model's forms, by their graphs' names in the manifest."""
+    """Forms of a model, by the names of their graphs in the manifest."""
     if isinstance(model, ENCODERS):
         return {"encoder": EncoderForm(model)}
     begin: dict[str, Form] = {} if isinstance(model, DecoderLM) else {"encoder": BeginForm(model)}
@@ -121,17 +121,17 @@ def forms_of(model: Any) -> dict[str, Form]:
 
 
 def of_source(model: Any) -> set[str]:
-    """The entries of a decoder's state that were read of a source, which no token changes."""
+    """Names of the entries of a decoder's state that are computed from a source, which no token changes."""
     return {entry.name for entry in model.state_spec() if entry.kind == "source"}
 
 
 def _renewed(model: Any) -> list[str]:
-    """Names of the other entries, which calls renew."""
+    """Names of the entries that each call updates, which are all that are not computed from a source."""
     return [entry.name for entry in model.state_spec() if entry.kind != "source"]
 
 
 def state_info(model: Any) -> tuple[StateInfo, ...]:
-    """The entries of a decoder's state, as it declares them."""
+    """The entries of a decoder's state, as declared by the decoder."""
     begins = isinstance(model, DecoderLM)
     return tuple(
         StateInfo(
@@ -146,7 +146,7 @@ def state_info(model: Any) -> tuple[StateInfo, ...]:
 
 @torch.no_grad()
 def check_states(model: Any) -> None:
-    """Raises ValueError where a decoder's states are not as its mixers declare them: a bundle would not hold them."""
+    """Raises ValueError if a decoder's states differ from its mixers' declarations, on which the bundle relies."""
     start, spec = _first_state(model), model.state_spec()
     _, end = model(torch.zeros(2, 2, dtype=torch.int64), start)
     for num_read, state in ((0, start), (2, end)):
@@ -171,7 +171,7 @@ def _decoder_info(form: SequenceForm | StepForm, file: str, *, length: str | int
 
 
 def longest_input(model: Any) -> int | None:
-    """The longest input, or source, that a model's encoder reads; None = no limit."""
+    """Maximum length of an input, or source, of a model's encoder; None = unlimited."""
     if isinstance(model, RNNSeq2Seq):
         return None
     longest: int | None = model.encoder.max_seq_len if isinstance(model, EncoderDecoder) else model.max_seq_len
@@ -179,20 +179,20 @@ def longest_input(model: Any) -> int | None:
 
 
 def num_tokens(model: Any) -> int:
-    """Number of different tokens that a model's encoder reads."""
+    """Vocabulary size of a model's encoder."""
     embedding = _embedding(model)
     assert isinstance(embedding, nn.Embedding)
     return embedding.num_embeddings
 
 
 def example(tensor: TensorInfo, sizes: dict[str, int]) -> Tensor:
-    """Zeros of a tensor's type and dimensions, those with a name being as long as `sizes` says."""
+    """Zeros of a tensor's type and shape; `sizes` has the sizes of named dimensions."""
     shape = [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.dims]
     return torch.zeros(shape, dtype=getattr(torch, tensor.dtype))
 
 
 def _inputs(model: Any, length: str) -> tuple[TensorInfo, TensorInfo]:
-    """Inputs of an encoder, a source of length "M" or an input of length "T": tokens, or features where a linear layer
+    """Inputs of an encoder, a source of length "M" or an input of length "T": tokens, or features if a linear layer
     embeds them."""
     name, mask = ("source", "source_mask") if length == "M" else ("tokens", "pad_mask")
     pads = TensorInfo(name=mask, dtype="bool", dims=("B", length))
@@ -212,7 +212,7 @@ def _embedding(model: Any) -> nn.Module:
 
 
 def _first_state(model: Any) -> State:
-    """First state of a decoder, for two rows."""
+    """Initial state of a decoder, for two rows."""
     state: State
     if isinstance(model, DecoderLM):
         state = model.init_state(2)
@@ -223,7 +223,7 @@ def _first_state(model: Any) -> State:
 
 
 def _widened(logits: Tensor) -> Tensor:
-    """Logits in fp32 where the model computes in fp16: whoever chooses tokens need not know."""
+    """Logits in fp32 if the model computes in fp16, so that token selection does not depend on the precision."""
     return logits.float() if logits.dtype == torch.float16 else logits
 
 

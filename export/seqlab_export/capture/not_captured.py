@@ -1,4 +1,4 @@
-"""Explanation of why a model cannot be a graph, in one sentence: what PyTorch's exporters say in sixty lines."""
+"""One-sentence explanation of why a model cannot be exported, in place of the exporters' sixty lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIMENSIONS = {"T": "the length", "B": "the batch size", "M": "the source's lengt
 
 
 def why_not(error: Exception) -> str:
-    """Names what in a model's code stands in the way, and what to write instead."""
+    """Names the obstacle in a model's code, and an alternative."""
     said = "\n".join(map(str, _chain(error)))
     if match := _NO_OPERATOR.search(said):
         return (

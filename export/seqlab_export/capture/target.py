@@ -1,8 +1,8 @@
-"""Targets that graphs are made for, and what they ask of the graphs.
+"""Targets of the exported graphs, and their requirements.
 
-portable: standard nodes alone, and caches that grow. ort: attention and linear recurrences as onnxruntime's own nodes,
+portable: only standard nodes, and growing caches. ort: attention and linear recurrences as onnxruntime's custom nodes,
 and caches of fixed capacity, which a step may write in place. cuda-graph: caches of fixed capacity, and steps that a
-CUDA graph can record: no node with a graph of its own, and no dimension but the batch and the source.
+CUDA graph can record: no nodes with subgraphs, and no dynamic dimensions except the batch and the source length.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _WRITES_IN_PLACE = "GroupQueryAttention"
 
 
 def capacity_of(model: Any, target: Target, seq_len: int) -> int | None:
-    """Capacity of a model's caches: the longest text that it reads, or `seq_len` where there is no limit. None = they
-    grow, or there are none."""
+    """Capacity of a model's caches in tokens: its maximum sequence length, or `seq_len` if that is unlimited. None =
+    growing caches, or no caches."""
     if target == "portable" or isinstance(model, ENCODERS):
         return None
     if not any(entry.kind == "growing" for entry in model.state_spec()):
@@ -31,8 +31,8 @@ def capacity_of(model: Any, target: Target, seq_len: int) -> int | None:
 
 
 def check_capacity(model: Any) -> None:
-    """Raises ValueError where a state of a decoder grows though its mixer was given a capacity: a CUDA graph records
-    one size."""
+    """Raises ValueError if a state of a decoder grows although its mixer was given a capacity: a CUDA graph needs fixed
+    sizes."""
     for mixer in model.modules():
         if not isinstance(mixer, Mixer) or not mixer.causal:
             continue
@@ -46,7 +46,7 @@ def check_capacity(model: Any) -> None:
 
 
 def in_place(step: ir.Model) -> tuple[str, ...]:
-    """The entries of the state whose new value a node may write where the old one stands."""
+    """Names of the entries of the state that a node may update in place."""
     found = []
     for output in step.graph.outputs:
         node = output.producer()
@@ -56,7 +56,7 @@ def in_place(step: ir.Model) -> tuple[str, ...]:
 
 
 def check_flat(step: ir.Model) -> None:
-    """Raises ValueError where a CUDA graph could not record a step."""
+    """Raises ValueError if a CUDA graph cannot record the step."""
     nested = sorted({node.op_type for node in step.graph if node.op_type in _WITH_GRAPHS})
     if nested:
         raise ValueError(f"target cuda-graph needs a step without {', '.join(nested)}, this model has it; use portable")

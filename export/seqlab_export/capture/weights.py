@@ -1,4 +1,4 @@
-"""One file of weights that several graphs share: a tensor that both have is stored once."""
+"""One weight file shared by several graphs: a tensor that occurs in both is stored once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from seqlab_export.capture.precision import Precision
 
 FILE_NAME = "weights.bin"
 SMALLEST_BYTES = 1024
-"""Smallest tensor in the file, in bytes. Smaller ones stay in their graph, except those whose names end as in
+"""Minimum size of a tensor in the file, in bytes. Smaller tensors stay in their graph, except those with a suffix in
 `QUANTIZED`."""
 QUANTIZED = ("_quantized", "_scale", "_zero_point", "_Q4", "_scales")
 
 FORM_PREFIX = "model."
-"""Prefix of the names of a form's weights, before their names in its model."""
+"""Prefix of a form's weight names, which is followed by the name in its model."""
 
 _ALIGNMENT = 64
 
@@ -32,9 +32,9 @@ class WeightFile:
     """Writes `weights.bin` into a folder while it is open (a context manager).
 
     Attributes:
-        stored: where the bytes of each of its tensors stand, offset and length, by their sha256.
-        named: the name and sha256 of every tensor of the graphs, in the file or not.
-        kinds: the types of all tensors of the graphs.
+        stored: offset and length in bytes of each stored tensor, by the sha256 of its content.
+        named: name and sha256 of every tensor of the graphs, including tensors that stay in their graph.
+        kinds: data types of all tensors of the graphs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +74,7 @@ class WeightFile:
             )
 
     def _place(self, data: bytes) -> int:
-        """The offset at which `data` stands in the file, where it is written if it is new."""
+        """Offset of `data` in the file; writes it first if it is new."""
         key = hashlib.sha256(data).digest()
         if key not in self.stored:
             self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
@@ -84,7 +84,7 @@ class WeightFile:
 
 
 def describe(stored: Mapping[bytes, tuple[int, int]]) -> dict[str, NDArray[np.generic]]:
-    """Golden-file entries of stored tensors: `weights/places` (N, 2), offset and length, `weights/sha256` (N, 32)."""
+    """Golden-file entries of stored tensors: `weights/places` (N, 2), offset and length; `weights/sha256` (N, 32)."""
     if not stored:
         return {}
     digests = np.frombuffer(b"".join(stored), dtype=np.uint8).reshape(-1, 32)
@@ -92,7 +92,7 @@ def describe(stored: Mapping[bytes, tuple[int, int]]) -> dict[str, NDArray[np.ge
 
 
 def precision_of(kinds: Collection[ir.DataType], asked: Precision) -> Precision:
-    """The precision that weights of these types are in; as asked where they are too small to be stored in it."""
+    """Precision implied by the types of the weights; if there is none, the requested precision, but fp32 for fp16."""
     kind = ir.DataType
     marks: dict[ir.DataType, Precision] = {
         kind.UINT4: "int4",
@@ -106,23 +106,23 @@ def precision_of(kinds: Collection[ir.DataType], asked: Precision) -> Precision:
 
 
 def check_weights(model: Any, named: Collection[tuple[str, bytes]]) -> None:
-    """Checks that a graph's tensor with the name of a parameter or buffer equals it, bit for bit, and that the graphs
-    have every table of tokens or places: no text reads all rows of these and of an output layer. The levels of tensors
-    with other names, as linear layers in int8 and int4 have, are checked by `quantize`.
+    """Checks that each graph tensor named after a parameter or buffer equals it bit for bit, and that the graphs have
+    every embedding table: no text reads all rows of an embedding or of an output layer. Tensors with other names, such
+    as int8 and int4 linear layers, are checked by `quantize`.
 
     Args:
-        model: in the dtype of the precision.
+        model: model in the dtype of the precision.
         named: as in `WeightFile`.
 
     Raises:
-        ValueError: one differs, or a table is missing.
+        ValueError: a tensor differs, or an embedding table is missing.
     """
     of_model = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
     digests = {f"{FORM_PREFIX}{name}": _digests(tensor) for name, tensor in of_model.items()}
     wrong = [name for name, digest in named if name in digests and digest not in digests[name]]
     held = {digest for _, digest in named}
     for name, module in model.named_modules():
-        # Of smaller ones the optimiser may compute something else.
+        # The graph optimiser may fold smaller tables into other constants.
         if isinstance(module, nn.Embedding) and module.weight.nbytes >= SMALLEST_BYTES:
             name = f"{FORM_PREFIX}{name}.weight"
             wrong += [] if digests[name] & held else [name]
@@ -133,7 +133,7 @@ def check_weights(model: Any, named: Collection[tuple[str, bytes]]) -> None:
 
 
 def _digests(tensor: torch.Tensor) -> set[bytes]:
-    """The sha256 of a tensor as it is, transposed, and in bfloat16."""
+    """The sha256 of a tensor unchanged, transposed, and in bfloat16."""
     forms = [tensor, tensor.mT if tensor.dim() > 1 else tensor, tensor.bfloat16()]
     flat = [form.detach().contiguous().flatten().view(torch.uint8).numpy() for form in forms]
     return {hashlib.sha256(form.tobytes()).digest() for form in flat}

@@ -1,5 +1,5 @@
-"""Nodes that the operations of the blocks become: `STANDARD`, those of ONNX, and `ONNXRUNTIME`, where onnxruntime has
-better ones of its own."""
+"""Lowering of block operations to nodes: `STANDARD` uses standard ONNX nodes, `ONNXRUNTIME` uses onnxruntime's faster
+custom nodes where available."""
 
 from seqlab_export.lowering.onnxruntime import ONNXRUNTIME
 from seqlab_export.lowering.standard import STANDARD

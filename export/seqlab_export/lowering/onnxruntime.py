@@ -1,4 +1,4 @@
-"""Operations as nodes of onnxruntime's own (domain com.microsoft), where it has one.
+"""Operations as onnxruntime's custom nodes (domain com.microsoft), where available.
 
 B batch, T length, H heads, K key width, V value width, C capacity of a cache.
 """
@@ -22,7 +22,7 @@ from seqlab_export.lowering.standard import STANDARD
 
 
 def linear_attention_node(updates: Updates, matrix: Tensor, strongest: float = 0.0) -> tuple[Tensor, Tensor]:
-    """One `LinearAttention` for the matrix recurrence, over T tokens; it has no rule with `read`."""
+    """One `LinearAttention` for the matrix recurrence, over T tokens; it does not support rules with `read`."""
     if updates.read is not None:
         return matrix_recurrence.step_by_step(updates, matrix, strongest)
     q, k, v, log_decay = (x.flatten(2) for x in updates[:4])
@@ -53,13 +53,13 @@ def one_linear_attention_node(updates: Updates, matrix: Tensor) -> tuple[Tensor,
 
 
 def one_product(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
-    """Outputs of several linear layers on x (..., D), as one product."""
+    """Outputs of several linear layers on x (..., D), computed as one matrix product."""
     return torch.split(_packed(x, layers), [layer.out_features for layer in layers], -1)
 
 
 def step_node(attention: Attention, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-    """One `GroupQueryAttention` for all that a step does between the projections, where it can: causal, with nothing
-    that acts on the scores, over a cache of fixed capacity."""
+    """One `GroupQueryAttention` for everything between the projections in a step, if supported: causal attention, with
+    no modification of the scores, over a cache of fixed capacity."""
     pattern, positions, scale = attention.scoring
     plainly = type(pattern) is Causal and positions.acts_on != "attention scores"
     if attention.capacity is None or not plainly or attention.sees_scores() or attention.head_dim % 16:
@@ -80,7 +80,7 @@ def step_node(attention: Attention, x_t: Tensor, state: State) -> tuple[Tensor, 
 
 
 def _packed(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
-    """Outputs of the layers on x (..., D), side by side."""
+    """Concatenated outputs of the layers on x (..., D)."""
     weights: list[Tensor] = [layer.weight for layer in layers]
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
@@ -89,16 +89,16 @@ def _packed(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
 def _group_query_node(
     qkv: Tensor, state: State, num_heads: int, scale: float, rotation: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, State]:
-    """`GroupQueryAttention`, which may write the new key and value where the old cache stands.
+    """`GroupQueryAttention`, which may write the new key and value to the old cache in place.
 
     Args:
-        qkv: (B, 1, (H + 2 num_kv_heads) K), the heads of queries, keys and values side by side.
+        qkv: (B, 1, (H + 2 num_kv_heads) K), concatenated heads of queries, keys and values.
         state: `position (B,)` and the caches `k` and `v (B, num_kv_heads, C, K)`.
-        scale: on the scores.
-        rotation: cosines and sines (C, W/2) by which the node shall rotate; None = nothing is to be rotated any more.
+        scale: factor on the scores.
+        rotation: cosines and sines (C, W/2) of the node's rotary embedding; None = no rotation in the node.
 
     Returns:
-        (B, 1, H K), and the new state.
+        Output (B, 1, H K), and the new state.
     """
     position = state["position"]
     num_kv_heads, head_dim = state["k"].shape[1], state["k"].shape[-1]
@@ -110,7 +110,7 @@ def _group_query_node(
             None,
             state["k"],
             state["v"],
-            position.to(torch.int32),  # the tokens that each row may see, less one
+            position.to(torch.int32),  # number of tokens visible to each row, minus one
             (position.max() + 1).to(torch.int32),
             *(rotation or ()),
         ],

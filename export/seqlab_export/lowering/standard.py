@@ -24,7 +24,7 @@ from seqlab.recurrence.mlstm import stabilise, stabilise_step_by_step
 from seqlab.recurrence.s4d import S4D
 from seqlab.recurrence.selective_scan import selective_scan, selective_step_by_step
 
-# PyTorch's mode: the ONNX operator, the place of its gates among PyTorch's, the attributes of its own.
+# PyTorch's mode: the ONNX operator, the indices of its gates in PyTorch's order, its additional attributes.
 _OPERATORS: dict[str, tuple[str, tuple[int, ...], dict[str, int]]] = {
     "RNN_TANH": ("RNN", (0,), {}),
     "RNN_RELU": ("RNN", (0,), {}),
@@ -36,7 +36,7 @@ _OPERATORS: dict[str, tuple[str, tuple[int, ...], dict[str, int]]] = {
 def scan_node(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Carry]:
     """One `Scan` for a loop over time."""
 
-    # Scan wants outputs that are no inputs and lie as the inputs do, and time first.
+    # Scan needs outputs that are not inputs and have the same memory layout, and time as the first axis.
     def cloned(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
         carry, output = step(carry, now)
         return tuple(entry.clone(memory_format=torch.contiguous_format) for entry in carry), output.clone()
@@ -48,9 +48,9 @@ def scan_node(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tuple[Ten
 def attention_node(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool, scale: float, dropout: float
 ) -> Tensor:
-    """One `Attention`, of scaled queries: onnxruntime has a fast product of one query with its keys, which takes no
-    factor."""
-    # torch.export cannot tell for every S the strides of what PyTorch's kernel repeats.
+    """One `Attention` with pre-scaled queries: onnxruntime's fast product of a single query with its keys does not
+    support a scale."""
+    # torch.export cannot infer, for every S, the strides of the heads that PyTorch's kernel repeats.
     k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
     return F.scaled_dot_product_attention(
         q * scale, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=1.0
@@ -60,7 +60,7 @@ def attention_node(
 def layer_nodes(
     layers: FusedRecurrence, x: Tensor, entries: Carry, length: Tensor | None
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """One node a layer: PyTorch's own export of them freezes the length that it was traced with."""
+    """One node per layer: PyTorch's own export of these layers freezes the traced length."""
     if length is None:
         length = x.new_ones(x.shape[:2], dtype=torch.int64).sum(dim=1)
     found: list[Carry] = []
@@ -74,7 +74,7 @@ def layer_nodes(
 def _layer_node(
     mode: str, weights: tuple[Weights, ...], x: Tensor, length: Tensor, state: Carry
 ) -> tuple[Tensor, Carry]:
-    """A layer over x (B, T, E) from `state`, (R, B, D) each or none: y (B, T, R D) and the last entries."""
+    """A layer over x (B, T, E) from `state`, (R, B, D) each or empty: y (B, T, R D) and the final state."""
     operator, gates, attributes = _OPERATORS[mode]
     directions, width = len(weights), weights[0][1].shape[1]
     batch_size, size, _ = x.shape

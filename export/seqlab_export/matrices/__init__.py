@@ -1,1 +1,1 @@
-"""Matrices over blocks, precisions and runtimes, and their pages."""
+"""Conformance and parity matrices over blocks, precisions and runtimes, and their pages."""

@@ -1,6 +1,6 @@
-"""A bundle in the place of a task's model, so that the task scores it as it scores the model.
+"""A bundle as a task's model, so that the task can score both alike.
 
-B batch, T tokens given, V vocabulary, M source length.
+B batch, T new tokens, V vocabulary, M source length.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
 
 
 class BundleModel(nn.Module):
-    """Computes on the CPU what onnxruntime makes of a bundle.
+    """Module that runs a bundle with onnxruntime on the CPU.
 
     Args:
-        folder: the bundle.
-        model: the model of the bundle; its attributes (such as `mask_id`) are this one's too, its weights are not used.
-            The output layer is not among them: a bundle gives logits, no features.
+        folder: folder of the bundle.
+        model: model of the bundle. Its attributes (such as `mask_id`) are exposed, except the output layer, since a
+            bundle returns logits, not features; its weights are not used.
     """
 
     def __init__(self, folder: Any, model: nn.Module) -> None:
         super().__init__()
         self.bundle = open_bundle(folder)
         self.__dict__["model"] = model
-        # Lightning and decoders ask a model's parameters for its device.
+        # Lightning and decoders read a model's device from its parameters.
         self.device_holder = nn.Parameter(torch.zeros(0))
 
     def __getattr__(self, name: str) -> Any:
@@ -65,7 +65,7 @@ class BundleModel(nn.Module):
 
 
 def score(task: Any, model: nn.Module, datamodule: Any) -> dict[str, float]:
-    """Scores that a task's test gives a model on its data's test split, except those by length and position."""
+    """Test scores of a model on the test split, computed by its task, except scores by length and position."""
     import lightning as L
 
     tested = copy(task)

@@ -44,7 +44,7 @@ PositionsFactory = Callable[[int, int], PositionalEncoding]
 
 
 class Cell(NamedTuple):
-    """A measured relative error, or why it is unsupported. `failed` says what is wrong, with or without an error."""
+    """A measured relative error, or the reason it is unsupported. `failed` describes a failure, if any."""
 
     error: float | None = None
     unsupported: str | None = None
@@ -98,7 +98,7 @@ def conformance(mixers: dict[str, MixerFactory], encodings: dict[str, PositionsF
 
 
 def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
-    """The cells that need no export."""
+    """The cells that do not need an export."""
     try:
         probe = _Probe(mixer, encoding)
     except ValueError as error:
@@ -128,14 +128,14 @@ def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, C
 
 
 def _worst(report: Report, kind: str, others: tuple[str, ...]) -> Cell:
-    """The largest error of a kind of check, and what failed, except in checks of `others`."""
+    """The largest error of a kind of check, and the first failure of any kind not in `others`."""
     errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
     wrong = [check.note for check in report.checks if not check.ok and check.kind not in others]
     return Cell(max(errors, default=None), failed=wrong[0] if wrong else None)
 
 
 class _Probe(nn.Module):
-    """A mixer on embeddings that have been told their positions, in float64, with weights that matter."""
+    """A mixer on embeddings with positional encoding, in float64, with weights large enough to affect the outputs."""
 
     def __init__(self, mixer: MixerFactory, encoding: PositionsFactory) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class _Probe(nn.Module):
 
 
 def telling(module: nn.Module) -> None:
-    """Draws the matrices of a module from N(0, 1/fan-in): what it mixes is then not lost in what it passes on."""
+    """Draws the matrices of a module from N(0, 1/fan-in), so that mixing is not negligible next to skip paths."""
     for parameter in module.parameters():
         if parameter.dim() == 2:
             nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[-1]))
@@ -167,7 +167,7 @@ def _inputs() -> Tensor:
 
 
 def _subject(probe: _Probe, mixer: MixerFactory, encoding: PositionsFactory) -> Subject:
-    """Module that is held to the laws: a decoder, which counts positions, or else the mixer."""
+    """Module on which the laws are checked: a decoder, which counts positions, or the mixer itself."""
     if probe.mixer.causal and not probe.mixer.needs_memory:
         size = TOKENIZER.vocab_size
         return Subject(model_of(mixer, encoding).double(), lambda batch, length: torch.randint(size, (batch, length)))
@@ -207,8 +207,8 @@ def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
 
 
 def model_of(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
-    """Model of one layer that only mixes: a decoder, a tagger where the mixer is not causal, or an encoder-decoder
-    where it attends to a source, which a GRU has read."""
+    """Model of one mixer-only layer: a decoder, a tagger if the mixer is not causal, or an encoder-decoder with a GRU
+    encoder if it attends to a source."""
     torch.manual_seed(0)
     size, probe = TOKENIZER.vocab_size, mixer(D_MODEL, 0)
     layer: Any = {"mixer": mixer, "positions": encoding, "num_layers": 1, "block": partial(Block, ffn=NoFeedForward)}
@@ -238,7 +238,7 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 
 
 def _cell(measure: Callable[[], float]) -> Cell:
-    """Cell of a measurement: whatever it raises is a failure, except numbers too large for float16."""
+    """Cell of a measurement: any exception is a failure, except float16 overflow."""
     try:
         return Cell(measure())
     except Float16OverflowError as error:

@@ -13,7 +13,7 @@ from seqlab_export.matrices.conformance import CHECKS, D_MODEL, LENGTH, Row
 
 
 def to_json(rows: list[Row]) -> list[dict[str, Any]]:
-    """The rows as plain values, cells as `{"error": x}`, `{"unsupported": reason}` or `{"failed": what}`."""
+    """The rows as plain values, with cells `{"error": x}`, `{"unsupported": reason}` or `{"failed": what}`."""
     return [
         {
             "mixer": row.mixer,
@@ -28,7 +28,7 @@ def to_json(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def to_table(rows: list[Row]) -> Table:
-    """The rows as a table of their errors; `reasons` says why a cell has none."""
+    """The rows as a table of errors; `reasons` explains cells without an error."""
     names = (Column(title, overflow="fold") for title in ("mixer", "positions"))
     table = Table(*names, *CHECKS, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     for row in rows:
@@ -39,7 +39,7 @@ def to_table(rows: list[Row]) -> Table:
 
 
 def reasons(rows: list[Row]) -> list[str]:
-    """Lines on what failed or is not supported; checks with the same reason share one."""
+    """Lines on failed and unsupported checks; checks with the same reason share a line."""
     lines = []
     for row in rows:
         checks: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ def reasons(rows: list[Row]) -> list[str]:
 
 
 def to_markdown(rows: list[Row]) -> str:
-    """The rows as a page: what is possible with its errors, then what is not with its reasons."""
+    """The rows as a page: supported combinations with their errors, then unsupported ones with the reasons."""
     possible = [row for row in rows if any(cell.unsupported is None for cell in row.cells.values())]
     lines = [
         PAGE.format(torch=torch.__version__),

@@ -1,5 +1,5 @@
-"""The parity matrix: one model in every precision on every runtime, measured against float64 by one golden file.
-`parity_page` writes it down."""
+"""The parity matrix: one model in every precision on every runtime, measured against float64 with one golden file.
+`parity_page` formats it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from seqlab_export.runner.verify import load_golden
 
 RUNNER = "seqlab-run"
 WEB_PROOF = Path(__file__).parents[2] / "web" / "dist" / "tools" / "verify.js"
-"""Proof program of the web runtime, where this is a checkout."""
+"""Verification program of the web runtime; exists only in a checkout of the repository."""
 SAME = "the same"
 LONGEST = 2e6
-"""Longest wait in seconds that every system accepts."""
+"""Longest timeout, in seconds, that every system accepts."""
 
 
 class NotRunError(Exception):
-    """Something a runtime needs is not on this machine."""
+    """A requirement of a runtime is missing on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +44,12 @@ class Cell:
     """One runtime in one precision.
 
     Attributes:
-        missing: why nothing was measured, "unsupported: ..." or "not run: ..."; else empty.
-        ok: whether all errors are within their budgets and greedy text is the reference's.
-        error, own, limit, largest: of the check nearest to its budget, as in `report.Check`; own is PyTorch's error.
+        missing: reason that nothing was measured, "unsupported: ..." or "not run: ..."; else empty.
+        ok: True if all errors are within their budgets and greedy text equals the reference's.
+        error, own, limit, largest: of the check nearest to its budget, as in `report.Check`; own is `torch_error`.
         kl, kl_p99: mean and 99th percentile of the divergence in nats from float64's distribution of a token or class.
-        top1: the share of these places at which the likeliest is the same.
-        greedy: where greedy text first differs, and the float64 margin there, or `SAME`; empty = it writes none.
+        top1: fraction of these positions with the same most likely token or class.
+        greedy: first difference of greedy text, and the float64 margin there, or `SAME`; empty = no text generated.
         scores: scores of the run's task on its test split.
     """
 
@@ -79,8 +79,8 @@ def parity_of_model(
     """The cells of a model.
 
     Args:
-        export: writes its bundle in a precision to a folder.
-        score: gives the scores of the model's task for a model on its data.
+        export: function that exports the model's bundle in a precision to a folder.
+        score: function that returns the task's scores of a model on its data.
     """
     for precision in precisions:
         with tempfile.TemporaryDirectory() as place:
@@ -103,8 +103,8 @@ def parity_of_bundle(name: str, folder: Path, model: Any | None, *, seconds: flo
     """The cells of a bundle.
 
     Args:
-        model: the bundle's model, in fp32 on the CPU; None = it is not at hand.
-        seconds: longest that a runtime may take for the bundle's graphs; PyTorch has none.
+        model: the bundle's model, in fp32 on the CPU; None = unavailable.
+        seconds: time limit of a runtime for the bundle's graphs, in seconds; PyTorch has no time limit.
 
     Raises:
         ValueError: `seconds` is not above 0.
@@ -140,7 +140,7 @@ def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: C
         raise ValueError(f"PyTorch has no {precision} layers here; its error simulates them and is the budget")
     if model is None:
         raise NotRunError("the run that this bundle is of is not in the tracking store")
-    # Each new shape may be compiled anew, which takes seconds: one batch size will do.
+    # Each new shape may be recompiled, which takes seconds, so only one batch size is used.
     options: dict[str, Any] = {"batch_sizes": (5,), "forms": ("prefill", "step")} if compiled else {}
     capacity = load_manifest(folder).capacity
     return _measured(folder, TorchRuntime(model, precision, capacity=capacity, compiled=compiled), **options)
@@ -166,7 +166,7 @@ def _cpp(folder: Path, seconds: float, provider: str) -> dict[str, Any]:
     program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
     if program is None:
         raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` makes build/cpp/{RUNNER}")
-    # The library that Python has here: the same one on both sides.
+    # The library of the installed Python package, so that both sides use the same one.
     library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     options = ["--provider", provider, "--json", "--ort-lib", str(library)]
     return _of_program([program, "verify", str(folder), *options], seconds)
@@ -186,8 +186,8 @@ def _webgpu() -> dict[str, Any]:
 
 
 def _of_program(command: list[str], seconds: float) -> dict[str, Any]:
-    """Values of a cell from a program that proves a bundle and prints its report as JSON; it is killed when its time is
-    over."""
+    """Values of a cell from a program that verifies a bundle and prints its report as JSON; it is killed at the time
+    limit."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=min(seconds, LONGEST), check=False)
     except subprocess.TimeoutExpired:

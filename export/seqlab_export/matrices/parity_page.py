@@ -21,7 +21,7 @@ COLUMNS = tuple(
 
 
 def to_row(cell: Cell) -> tuple[str, ...]:
-    """A cell that was measured, under `COLUMNS`."""
+    """A measured cell as a row with the columns `COLUMNS`."""
     assert cell.error is not None and cell.limit and cell.largest is not None
     divergence = ["" if value is None else f"{max(value, 0):.1e}" for value in (cell.kl, cell.kl_p99)]
     return (
@@ -39,8 +39,8 @@ def to_row(cell: Cell) -> tuple[str, ...]:
 
 
 def show(measured: Iterator[Cell]) -> list[Cell]:
-    """Prints a table for each model and precision, as soon as it is measured; what is too long for 80 columns follows
-    it as lines."""
+    """Prints a table for each model and precision as soon as it is measured; values too long for 80 columns follow as
+    separate lines."""
     console = Console()
     cells: list[Cell] = []
     for (model, precision), group in groupby(measured, key=lambda cell: (cell.model, cell.precision)):
@@ -68,7 +68,7 @@ def show(measured: Iterator[Cell]) -> list[Cell]:
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
-    """The cells as a page: what was measured, then what was not with its reasons."""
+    """The cells as a page: measured cells, then cells that were not measured, with the reasons."""
     lines = [PAGE.format(torch=version("torch"), onnxruntime=onnxruntime.__version__, machine=platform.machine())]
     lines += [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     lines += [f"| {' | '.join(to_row(cell))} |" for cell in cells if not cell.missing]

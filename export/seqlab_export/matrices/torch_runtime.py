@@ -1,6 +1,6 @@
-"""PyTorch as a runtime to be proven: the forms of a model, as they stand or compiled.
+"""PyTorch as a runtime to be verified: the forms of a model, eager or compiled.
 
-B batch, T tokens given, V vocabulary.
+B batch, T new tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class TorchRuntime(ArrayDecoder):
     """A `prove.Runtime`.
 
     Args:
-        model: in evaluation mode; is copied.
+        model: model in evaluation mode; it is copied.
         precision: fp32, fp16 or bf16.
-        capacity: of its caches; None = they grow.
-        compiled: "jit", by `torch.compile`, for every length at once; where it gives up on a shape and would run
-            eagerly, it raises. "ahead", by AOTInductor, whose C++ loader runs it. None = not.
+        capacity: capacity of the caches in tokens; None = growing caches.
+        compiled: "jit" = `torch.compile` with dynamic lengths, raising an error instead of falling back to eager mode;
+            "ahead" = AOTInductor, run by its C++ loader; None = eager.
 
     Raises:
-        ValueError: AOTInductor cannot compile it.
+        ValueError: AOTInductor cannot compile the model.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class TorchRuntime(ArrayDecoder):
     @staticmethod
     def _compiled(form: Any, info: GraphInfo, compiled: Compiled | None) -> Callable[..., Any]:
         if compiled == "ahead":
-            # What it warns of is in code that it calls; what it cannot capture it prints, graph and all.
+            # Its warnings concern third-party code; on a failed capture it prints the whole graph.
             with TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stderr(StringIO()):
                 warnings.simplefilter("ignore")
                 package = aoti_compile_and_package(capture(form, info), package_path=f"{folder}/form.pt2")
                 loaded: Callable[..., Any] = aoti_load_package(package)
-            # It reads tensors as they lay when it was compiled, and does not check how they lie.
+            # The compiled code assumes the strides seen at compile time, without checking them.
             return lambda *given: loaded(*tree_map(torch.Tensor.contiguous, given))
         compiled_form: Callable[..., Any] = torch.compile(form, dynamic=True) if compiled == "jit" else form
         return compiled_form
@@ -104,10 +104,10 @@ class TorchRuntime(ArrayDecoder):
 
 
 def to_arrays(state: State) -> ArrayState:
-    """A state by the names of a graph's inputs."""
+    """A state as arrays, by graph input name."""
     return {f"state_{name}": entry.numpy() for name, entry in state.items()}
 
 
 def to_tensors(arrays: ArrayState) -> State:
-    """The state that `to_arrays` named."""
+    """Inverse of `to_arrays`."""
     return {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in arrays.items()}

@@ -1,4 +1,4 @@
-"""Writes proven bundles into one HTML file. The template is export/web/page/, which `make web` builds."""
+"""Export of verified bundles to one HTML file. The template is export/web/page/, which `make web` builds."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Shown(NamedTuple):
     """A bundle in a page.
 
     Attributes:
-        run: its run's name, experiment, data and curves, where the run is known.
-        images: how an image becomes what the model reads, where that is known.
+        run: name, experiment, data and curves of the bundle's run, if known.
+        images: preprocessing of images to model inputs, if known.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Shown(NamedTuple):
 
 
 def check_new_page(out: Path) -> None:
-    """Raises ValueError where no page can be written."""
+    """Raises ValueError if the page cannot be written."""
     if not TEMPLATE.is_file():
         raise ValueError("the page's template is not built: run `make web` in seqlab's repository (it needs Node 20)")
     if out.exists():
@@ -48,15 +48,15 @@ def check_new_page(out: Path) -> None:
 
 
 def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TRY_IT, text: str = "") -> None:
-    """Proves bundles and writes them as a page, or nothing.
+    """Verifies bundles and writes them as a page, all or nothing.
 
     Args:
-        out: a new file.
-        tab: the name of the one that is shown first.
-        text: what its views begin with.
+        out: path of the new file.
+        tab: name of the tab shown first.
+        text: initial text of the views.
 
     Raises:
-        ValueError: the file exists, the template is not built, or a bundle is not proven here or too large.
+        ValueError: the file exists, the template is not built, or a bundle fails verification or is too large.
     """
     check_new_page(out)
     for shown in bundles:

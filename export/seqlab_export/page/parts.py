@@ -10,15 +10,15 @@ import onnx
 from seqlab_export.runner.manifest import load_manifest
 
 DEEPEST = 3
-"""Most names of modules in the name of a part, such as `stack.blocks.0`."""
+"""Maximum number of module names in the name of a part, such as `stack.blocks.0`."""
 
 CONSTANTS = {"buckets", "decay_gap", "draw", "powers", "value"}
-"""The last names of what a model keeps and does not train."""
+"""Last name components of a model's non-trainable constants."""
 
 
 def parts_of(bundle: Path) -> list[tuple[str, int]]:
-    """The parts by name, each with its parameters, in the order of the graphs. A weight that the graphs share, and one
-    of a quantised layer, counts once, by its elements; scales do not."""
+    """Names of the parts, each with its number of parameters, in graph order. A weight counts once, by its elements,
+    even if shared by graphs or quantised; scales do not count."""
     found: dict[str, int] = {}
     for graph in load_manifest(bundle).graphs:
         for weight in onnx.load(bundle / graph.file, load_external_data=False).graph.initializer:

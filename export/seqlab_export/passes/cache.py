@@ -1,4 +1,4 @@
-"""Rewrites of attention over its cache, so that it appends to it and reads no more of it than is written."""
+"""Rewrites of attention over a KV cache: it appends to the cache, and reads only the written part."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from onnxscript import ir
 
 def fuse_cache_concat(model: ir.Model) -> None:
     """Lets attention append to the cache that it reads, as ONNX's `Attention` can: no other node copies the cache, and
-    its threads find at hand what they copied.
+    each thread still has in its CPU cache the part that it copied.
 
-    Gives each `Attention` that reads the state's keys and values joined with new ones the state's as its past. The
+    An `Attention` that reads the concatenation of cached and new keys and values gets the cached ones as its past. The
     new state is its present."""
     graph = model.graph
     for node in [node for node in graph if node.op_type == "Attention" and len(node.inputs) == 4]:
@@ -27,8 +27,8 @@ def fuse_cache_concat(model: ir.Model) -> None:
 
 
 def _joining(value: ir.Value | None, reader: ir.Node) -> ir.Node | None:
-    """The node that joins an entry of the state with something along time, if `value` comes from one and `reader` alone
-    reads it."""
+    """The Concat node that appends to an entry of the state along time, if it produces `value` and only `reader` reads
+    it; else None."""
     node = None if value is None else value.producer()
     if node is None or node.op_type != "Concat" or len(node.inputs) != 2 or node.inputs[0] is None:
         return None
@@ -37,12 +37,12 @@ def _joining(value: ir.Value | None, reader: ir.Node) -> ir.Node | None:
 
 
 def slice_cache(model: ir.Model) -> None:
-    """Attends to what is written of a cache of fixed capacity, and not to the room that is left.
+    """Restricts attention over caches of fixed capacity to their written part.
 
-    Cuts keys, values and mask of each `Attention` over such caches to as many places as the longest row has taken,
-    and one: a row of pads alone attends to the next.
+    Slices keys, values and mask of each `Attention` over such caches to the length of the longest row plus one: a row
+    of only pads attends to the next position.
 
-    Not for CUDA graphs, where no dimension may follow from a number.
+    Not for CUDA graphs, in which shapes must not depend on data.
     """
     graph = model.graph
     taken = next((value for value in graph.outputs if value.name == "new_state_position"), None)
@@ -62,6 +62,6 @@ def slice_cache(model: ir.Model) -> None:
 
 
 def _is_cache(value: ir.Value | None) -> bool:
-    """True for a new entry of the state with the new keys or values in their places."""
+    """True for a new entry of the state into which new keys or values were scattered."""
     node = None if value is None else value.producer()
     return node is not None and node.op_type == "ScatterElements" and node.outputs[0].is_graph_output()

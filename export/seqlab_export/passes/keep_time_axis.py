@@ -1,8 +1,7 @@
-"""Leaves the time axis of a step in place.
+"""Removal of redundant Squeeze and Unsqueeze nodes on the time axis of a step.
 
-A step reads one token a row. Most layers read it as (B, D), attention and its like as (B, 1, D). Where only the last
-axis counts all can read (B, 1, D): a node that takes the axis away, or gives it back, costs as much as any other small
-one.
+A step reads one token per row. Most layers read it as (B, D), attention and similar mixers as (B, 1, D). Nodes that act
+on the last axis can all read (B, 1, D); a node that removes or restores the axis costs as much as any other small one.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ _BY_LAST_AXIS = {
 
 
 def keep_time_axis(step: ir.Model) -> None:
-    """Moves each Squeeze of the time axis behind the nodes that read it, up to an Unsqueeze that it undoes."""
+    """Moves each Squeeze of the time axis past the nodes that read it, until it cancels an Unsqueeze."""
     graph = step.graph
     if any(node.op_type == "Gemm" for node in graph):
-        return  # which reads matrices alone
+        return  # Gemm only accepts matrices
     whole: dict[ir.Value | None, ir.Value] = {}
     for node in list(graph):
         output = node.outputs[0]
@@ -61,7 +60,7 @@ def _is_of_time(node: ir.Node, op_type: str) -> bool:
 
 
 def _acts_by_last_axis(node: ir.Node, rows: list[ir.Value]) -> bool:
-    """True if a node makes (B, D) of `rows`, its inputs that are not weights, and would make (B, 1, D) alike."""
+    """True if a node maps `rows`, its non-weight inputs, to (B, D), and would equally map (B, 1, D) inputs."""
     output = node.outputs[0]
     if node.op_type not in _BY_LAST_AXIS or output.is_graph_output() or output.shape is None or len(output.shape) != 2:
         return False
@@ -73,7 +72,7 @@ def _acts_by_last_axis(node: ir.Node, rows: list[ir.Value]) -> bool:
 
 
 def _is_weight(value: ir.Value) -> bool:
-    """True for an initializer, or one transposed."""
+    """True for an initializer or a transposed initializer."""
     node = value.producer()
     if node is None:
         return value.is_initializer()

@@ -1,9 +1,9 @@
-"""Stores the weights of a captured graph in fewer bytes: quantised with onnxruntime's own tools, or as bfloat16.
+"""Compression of the weights of a captured graph: quantisation with onnxruntime's tools, or storage as bfloat16.
 
-int8: weights of MatMul and LSTM as 7 bits of an int8, symmetric, a scale for each output channel; activations as
-uint8 with the scale of the tensor at hand ("dynamic"). The eighth bit is left free: processors without VNNI
-instructions add pairs of products in 16 bits, which it would overflow. int4: weights of MatMul alone, a scale
-for every 32 of an output channel (`MatMulNBits`, which `int8_products` rewrites where whole sequences are read).
+int8: weights of MatMul and LSTM as 7 bits of an int8, symmetric, with one scale per output channel; activations as
+uint8 with a scale computed per tensor at run time ("dynamic"). The eighth bit is unused: processors without VNNI
+instructions add pairs of products in 16 bits, which would overflow. int4: only weights of MatMul, with one scale for
+every 32 weights of an output channel (`MatMulNBits`, which `int8_products` rewrites for whole sequences).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from seqlab_export.capture.weights import SMALLEST_BYTES
 Quantized = Literal["int8", "int4"]
 
 BLOCK = 32
-"""Weights that share a scale in int4."""
+"""Number of weights that share a scale in int4."""
 
 
 def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
-    """A graph whose linear layers read quantised weights. It has no Gemm, see `split_gemms`."""
+    """A graph whose linear layers read quantised weights. The input must have no Gemm, see `split_gemms`."""
     kept = _other_products(graph)
     model = ir.to_proto(graph)
     del model.graph.value_info[:]
@@ -43,8 +43,7 @@ def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
 
 
 def _other_products(graph: ir.Model) -> list[str]:
-    """The names of products with a vector, or with a matrix for each head: these are no linear layers, and stay as they
-    are."""
+    """Names of products with a vector, or with a matrix per head. These are not linear layers and stay unquantised."""
     names = []
     for number, node in enumerate(ir.traversal.RecursiveGraphIterator(graph.graph)):
         if node.op_type == "MatMul":
@@ -59,7 +58,7 @@ def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str
     """Checks that each output has its own scale and each weight (..., D, O) is the nearest level.
 
     Raises:
-        ValueError: one is not.
+        ValueError: a scale or a weight is wrong.
     """
     if f"{name}_quantized" in tensors:
         scale, levels = tensors[f"{name}_scale"][..., None, :], tensors[f"{name}_quantized"].astype(np.float32)
@@ -68,7 +67,7 @@ def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str
     elif f"{name}_Q4" in tensors:
         packed, scale = tensors[f"{name}_Q4"], tensors[f"{name}_scales"]
         levels = np.stack([packed & 15, packed >> 4], axis=-1).astype(np.float32).reshape(*packed.shape[:2], -1) - 8
-        levels.reshape(len(levels), -1)[:, len(weight) :] = 0  # What fills the last block.
+        levels.reshape(len(levels), -1)[:, len(weight) :] = 0  # Padding of the last block.
         rows = np.pad(weight.T, ((0, 0), (0, -len(weight) % BLOCK)))
         weight = rows.reshape(levels.shape)
         scale = scale.reshape(*levels.shape[:2], 1)
@@ -77,15 +76,15 @@ def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str
         return
     used = np.broadcast_to(wanted, weight.shape) > 0
     close = np.abs(np.abs(scale) - wanted) <= 1e-5 * wanted
-    # The level 8 is missing in int4.
+    # int4 has no level 8.
     near = np.abs(levels * scale - weight) <= wanted * np.where(levels == 7, 1.0001, 0.5001)
     if not (np.broadcast_to(close, weight.shape) & near)[used].all():
         raise ValueError(f"onnxruntime's quantising of {name} gave other scales or weights than those of each output")
 
 
 def split_gemms(model: ir.Model) -> None:
-    """Gives every Gemm as MatMul and Add, and its weight as (D, O), under a name of its own: onnxruntime would
-    transpose it for others too, such as the table of an embedding."""
+    """Replaces every Gemm by MatMul and Add, and its weight by a separate (D, O) initializer: onnxruntime would also
+    transpose the weight for its other users, such as an embedding."""
     graph = model.graph
     for node in [node for node in graph if node.op_type == "Gemm"]:
         x, weight, *biases = node.inputs
@@ -108,13 +107,13 @@ def _int8(model: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:
         quantize_dynamic(
             model,
             path,
-            # Opset 23's Attention would become an invalid node.
+            # All other types are excluded: opset 23's Attention would become an invalid node.
             op_types_to_quantize=["MatMul", "LSTM"],
             nodes_to_exclude=kept,
             per_channel=True,
             reduce_range=True,
             weight_type=QuantType.QInt8,
-            # Behind onnxruntime's own nodes it infers no types.
+            # Types after onnxruntime's custom nodes cannot be inferred.
             extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
         )
         return onnx.load(path)
@@ -130,9 +129,9 @@ def _int4(model: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:
 
 
 def store_as_bfloat16(graph: ir.Model) -> None:
-    """Stores every weight that bfloat16 holds exactly, but for the smallest, in half of its bytes. They are cast to
-    float32, in which the graph computes: no runtime needs arithmetic in bfloat16, and onnxruntime casts once, when it
-    loads the graph."""
+    """Stores every weight that bfloat16 represents exactly in half the bytes, except the smallest tensors. The graph
+    casts them to float32 for its arithmetic: no runtime needs bfloat16 arithmetic, and onnxruntime casts only once, on
+    loading the graph."""
     first = graph.graph[0]
     for name, value in graph.graph.initializers.items():
         tensor = value.const_value

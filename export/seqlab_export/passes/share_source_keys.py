@@ -1,7 +1,7 @@
-"""Lets the beams of a source read its keys and values from one row of the state.
+"""Sharing of a source's keys and values between its beams, in one row of the state.
 
-In cross-attention no position sees another. So the k beams of each of N sources can be to it what k positions are: what
-a step asks, (N k, H, 1, K), is attended to as (N, H, k, K).
+In cross-attention, queries do not interact. The k beams of each of N sources can therefore be treated as k positions:
+the queries of a step, (N k, H, 1, K), are reshaped to (N, H, k, K).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from onnxscript.rewriter import RewriteRule, rewrite
 
 
 def share_source_keys(step: ir.Model, read: set[str]) -> set[str]:
-    """Rewrites the attention of a step's graph to what was read of a source, the inputs named in `read`.
+    """Rewrites a step's attention over keys and values of a source, which are the inputs named in `read`.
 
     Returns:
-        The inputs that now have one row per source, where the batch may hold several rows of each source in turn.
+        Names of the inputs that now have one row per source; the batch may have several consecutive rows per source.
     """
     tokens, *others = step.graph.inputs
-    # The capture takes the size of the batch from any input that has it.
+    # The capture may read the batch size from any input; it must be read from the tokens.
     for value in others:
         for node, _ in list(value.uses()) if value.name in read else ():
             if node.op_type == "Shape" and node.attributes.get_int("start", 0) == 0:
@@ -66,7 +66,7 @@ class _MemoryAttention:
             found: ir.Value = op.Transpose(value, perm=[0, 2, 1, 3])
             return found
 
-        # Reshape leaves a dimension of 0 as it is.
+        # In Reshape, 0 keeps a dimension unchanged.
         sources = op.Shape(keys, start=0, end=1)
         asked = op.Reshape(transposed(query), op.Concat(sources, op.Constant(value_ints=[-1, 0, 0]), axis=0))
         beams = op.Shape(asked, start=1, end=2)
@@ -76,6 +76,6 @@ class _MemoryAttention:
         return transposed(op.Reshape(transposed(found), op.Constant(value_ints=[-1, 1, 0, 0])))
 
     def _is_read_once(self, value: ir.Value) -> bool:
-        """True if the value was read of a source, and only one node takes more of it than its dimensions."""
+        """True if the value was computed from a source, and only one node reads more than its shape."""
         readers = [node for node, _ in value.uses() if node.op_type != "Shape"]
         return value.is_graph_input() and value.name in self.read and len(readers) == 1

@@ -1,1 +1,1 @@
-"""Reference that a bundle is proven against: the model's own numbers and weights."""
+"""Reference against which a bundle is verified: the model's own outputs and weights."""

@@ -1,6 +1,6 @@
-"""PyTorch in a quantised precision: the arithmetic of `quantize`, in floating point. Its error is what quantisation
-itself costs, which a runtime's is judged by. In int4 that is the error of weights in blocks alone: inputs in 8
-bits, and the int8 weights of `int8_products`, must fit into the same budget.
+"""Fake quantisation: the arithmetic of `quantize` in PyTorch, in floating point. Its error is the cost of quantisation
+itself, by which a runtime's error is judged. In int4 this covers only the block-quantised weights: 8-bit inputs, and
+the int8 weights of `int8_products`, must fit into the same budget.
 
 D inputs and O outputs of a linear layer, G blocks of weights.
 """
@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from seqlab_export.passes.quantize import BLOCK, Quantized
 
 _CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
-"""One step of a recurrence, whose matrices the graph of a step has as linear layers."""
+"""Single steps of a recurrence, whose matrices are linear layers in the graph of a step."""
 
 
 class FakeQuantized(TorchFunctionMode):
@@ -48,14 +48,14 @@ class FakeQuantized(TorchFunctionMode):
         return int7_rows(weight) if self.precision == "int8" else int4_blocks(weight)
 
     def _of_recurrence(self, value: Any) -> Any:
-        """Matrices among the arguments of a recurrence, alone or in a list, each gate's row by its own scale."""
+        """Rounds the matrices among a recurrence's arguments, single or in a list, with one scale per row."""
         if isinstance(value, Tensor):
             return self._weight(value) if value.dim() == 2 else value
         return [self._of_recurrence(weight) for weight in value] if isinstance(value, list | tuple) else value
 
 
 def dynamic_uint8(x: Tensor) -> Tensor:
-    """ONNX's DynamicQuantizeLinear and back: one scale and zero point for all of x, 0 among the 256 levels."""
+    """ONNX's DynamicQuantizeLinear and back: one scale and zero point for all of x; 0 is one of the 256 levels."""
     low, high = x.min().clamp(max=0), x.max().clamp(min=0)
     scale = (high - low) / 255
     if scale == 0:
@@ -65,14 +65,14 @@ def dynamic_uint8(x: Tensor) -> Tensor:
 
 
 def int7_rows(weight: Tensor) -> Tensor:
-    """weight (O, D) on 129 levels from minus to plus the largest of each output."""
+    """weight (O, D) rounded to 129 levels between minus and plus the largest magnitude of each output."""
     scale = weight.abs().amax(dim=1, keepdim=True) / 64
     return (weight / scale.where(scale > 0, 1)).round() * scale
 
 
 def int4_blocks(weight: Tensor) -> Tensor:
-    """weight (O, D) on the levels -8 to 7 of every `BLOCK` inputs of an output, the largest being at -8
-    (`MatMulNBits`, symmetric)."""
+    """weight (O, D) rounded to levels -8 to 7 in blocks of `BLOCK` inputs of an output; the weight of largest magnitude
+    is at -8 (`MatMulNBits`, symmetric)."""
     width = weight.shape[1]
     blocks = F.pad(weight, (0, -width % BLOCK)).view(len(weight), -1, BLOCK)  # (O, G, BLOCK)
     largest = blocks.gather(2, blocks.abs().argmax(dim=2, keepdim=True))

@@ -1,4 +1,4 @@
-"""The golden file: inputs, what a float64 copy of the model makes of them, and how far PyTorch itself is from that.
+"""The golden file: inputs, outputs of a float64 copy of the model, and PyTorch's own error relative to them.
 
 T length, F features, R rows, N new tokens, V vocabulary.
 """
@@ -47,10 +47,10 @@ PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
 WHOLE_TOKENS = 32
 WHOLE_NUMBERS = 2**17
-"""Largest number of logits kept whole: 512 kB."""
+"""Maximum number of logits stored in full: 512 kB."""
 
 LIKELIEST = 64
-"""Number of logits kept for each greedy token, the largest ones."""
+"""Number of largest logits stored for each greedy token."""
 
 _SEED = 20
 
@@ -64,33 +64,33 @@ def write_golden(
     *,
     distribution: bool = True,
 ) -> None:
-    """Writes, as .npz, of a decoder:
+    """Writes the golden file, an .npz file. For a decoder it contains:
 
     - `CASE/tokens` (R, T), for each of `cases.cases` and `cases.long_cases`;
-    - `CASE/OUTPUT`, what `cases.select` takes of each output of the float64 model;
+    - `CASE/OUTPUT`, the values that `cases.select` takes from each output of the float64 model;
     - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch, in this precision, for each of
-      `cases.groups`: the largest of that of all tokens at once, of one by one, and of all at once with sums term by
-      term (`rounding.TermByTerm`), which tells how far rounding alone leads on any machine;
-    - with a tokenizer `greedy/prompt_text` and `greedy/text`, the first prompt and what is written after it, as UTF-8;
-    - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and of the `LIKELIEST` tokens at
-      each place the ids, `greedy/likeliest`, and `greedy/logits`;
-    - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
-    - `one call/tokens` (1, T), `one call/logits`, what `cases.select_call` takes at each of `cases.one_call_lengths`,
-      end to end, and `one call/torch/logits`, PyTorch's error at the length where it is largest;
-    - `whole/inputs` (R, T), texts that the float64 model wrote by chance, `whole/logits` (R, T, V), all of its logits
-      there, and `whole/source`;
+      `cases.groups`: the largest error over reading all tokens in one call, token by token, and in one call with sums
+      term by term (`rounding.TermByTerm`), which bounds the effect of rounding alone on any machine;
+    - with a tokenizer, `greedy/prompt_text` and `greedy/text`, the first prompt and its continuation, as UTF-8;
+    - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and the ids and logits of the
+      `LIKELIEST` tokens at each position, `greedy/likeliest` and `greedy/logits`;
+    - with a source, `CASE/source` and `greedy/source`, the name of the encoder case whose inputs it reads;
+    - `one call/tokens` (1, T), `one call/logits`, the concatenated values that `cases.select_call` takes at each of
+      `cases.one_call_lengths`, and `one call/torch/logits`, PyTorch's error at the length where it is largest;
+    - `whole/inputs` (R, T), texts sampled from the float64 model, `whole/logits` (R, T, V), all of its logits there,
+      and `whole/source`.
 
-    and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way, so too of
-    `encoder/one call`, and `whole/inputs` and `whole/logits`.
+    For an encoder it contains `encoder/CASE/inputs` (R, T) or (R, T, F), with outputs and errors in the same way, and
+    likewise `encoder/one call`, `whole/inputs` and `whole/logits`.
 
     Args:
-        model: in evaluation mode, on the CPU, in fp32.
-        tokenizer: of what it writes.
-        more: other arrays that the file is to hold.
-        distribution: whether `whole/...` is written.
+        model: model in evaluation mode, on the CPU, in fp32.
+        tokenizer: tokenizer of the generated text.
+        more: additional arrays to store.
+        distribution: if True, `whole/...` is written.
 
     Raises:
-        ValueError: the model's `step` does not compute what its `forward` does.
+        ValueError: the model's `step` and `forward` differ.
     """
     golden = _Golden(model, precision)
     golden.arrays |= more or {}
@@ -108,7 +108,7 @@ class _Golden:
     """The arrays to write, computed by a model's forms and by those of its float64 copy.
 
     Attributes:
-        masks: of the encoder's cases, by their names.
+        masks: padding masks of the encoder's cases, by case name.
     """
 
     def __init__(self, model: Any, precision: Precision) -> None:
@@ -117,7 +117,7 @@ class _Golden:
         self.references: dict[str, Any] = {name: form.double() for name, form in doubles.items()}
         self.forms: dict[str, Any] = forms_of(in_dtype(model, precision))
         self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
-        # Quantising costs far more than rounding, in any order.
+        # The quantisation error is far larger than the rounding error, in any order of summation.
         self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(MOST_DRAWS))]
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.generator = np.random.default_rng(_SEED)
@@ -140,7 +140,7 @@ class _Golden:
         self.arrays["encoder/one call/inputs"] = inputs
         texts = [encoded_in_one_call(reference, inputs, info, lengths, nullcontext())]
         texts += [encoded_in_one_call(form, inputs, info, lengths, mode) for mode in self.modes[:2]]
-        # Over the two classes of one text the error is chance: it is the largest of all texts.
+        # Over the two classes of one text the error is mostly chance, so it is at least the largest of all cases.
         least = {
             group: max(float(self.arrays[f"{case}/torch/{group}"]) for case in self.masks) for group in groups(info)
         }
@@ -165,16 +165,16 @@ class _Golden:
             expected = long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), "prefill")
             found = [long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
             if carries(info):
-                # A graph may go from token to token where PyTorch sums over all at once, which errs less.
+                # A graph may iterate over tokens where PyTorch sums over all in one operation, with a smaller error.
                 found.append(long_outputs(self.forms, tokens, pad_mask, info, starts[1], self.own, "step"))
             self._judge(case, info, expected, found)
 
         lengths = one_call_lengths(model.max_seq_len, model.first_call)
         pad_mask = np.ones((1, lengths[-1]), dtype=np.bool_)
         tokens, starts = self._begin_case(0, "one call", pad_mask)
-        # What is read later changes nothing before it, so that one text has those of all lengths.
+        # The model is causal, so one text gives the logits at all lengths.
         texts = [in_one_call(self.references, tokens, info, starts[0], lengths, nullcontext())]
-        # In int8 the range of an input, and so its error, is that of a call.
+        # In int8 the range of an input, and hence its error, depends on the call.
         form = "each" if self.precision == "int8" else "prefill"
         whole = (self.forms, tokens, info, starts[1], lengths)
         texts += [in_one_call(*whole, mode, form) for mode in self._modes(pad_mask)]
@@ -187,7 +187,8 @@ class _Golden:
         return self.modes[: 1 + draws_of(pad_mask.size)]
 
     def _batch_sizes(self, pad_mask: NDArray[np.bool_]) -> tuple[int, ...]:
-        """The batch sizes in which PyTorch reads a case. In int8 they set the range of an input, and so its error."""
+        """The batch sizes in which PyTorch reads a case. In int8, the batch determines the range of an input, and hence
+        its error."""
         return (ROWS, *BATCH_SIZES) if self.precision == "int8" and pad_mask.size <= FEW else (ROWS,)
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
@@ -195,7 +196,7 @@ class _Golden:
         references, forms = self.references["model"].model, self.forms["model"].model
         tokens = self._draw_tokens(forms.vocab_size, pad_mask)
         self.arrays[f"{case}/tokens"] = tokens
-        # The longest source is of the shortest target.
+        # The longest source is paired with the shortest target.
         source = [*self.masks][-1 - number % len(self.masks)] if self.masks else None
         if source is not None:
             self.arrays[f"{case}/source"] = np.array(source)
@@ -268,7 +269,7 @@ class _Golden:
     def _judge_texts(
         self, case: str, judged: dict[str, list[str]], texts: list[list[Arrays]], least: dict[str, float]
     ) -> None:
-        """`_judge` of what each output is at each length, in the reference and then as PyTorch computes it."""
+        """`_judge` for outputs at each length; `texts` starts with the reference, followed by PyTorch's results."""
         for group, names in judged.items():
             expected = {name: np.concatenate([at_length[name] for at_length in texts[0]]) for name in names}
             self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
@@ -276,13 +277,13 @@ class _Golden:
             self._tell_error(case, group, [least[group], *own])
 
     def _tell_error(self, case: str, group: str, errors: list[float]) -> None:
-        """PyTorch's own error is the largest."""
+        """Stores the largest error as PyTorch's own."""
         not_finite = f"{self.precision} is not finite ({case}, {group})"
         self.arrays[f"{case}/torch/{group}"] = np.array(largest(errors, not_finite))
 
     @torch.no_grad()
     def _start(self, model: Any, source: str | None, rows: int) -> State:
-        """The first state of so many rows, which have read the inputs of a case of the encoder."""
+        """The first state of `rows` rows, after reading the inputs of an encoder case, if `source` names one."""
         state: State
         if source is None:
             state = model.init_state(rows)
@@ -298,8 +299,8 @@ class _Golden:
         return self.generator.standard_normal((*pad_mask.shape, int(info.dims[2])), dtype=np.float32)
 
     def _draw_tokens(self, vocab_size: int, pad_mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Tokens (R, T), 0 at pads. All draws together go through the vocabulary in even strides, from the last id on,
-        so that every id is read, or at least some in every part."""
+        """Tokens (R, T), 0 at pads. Successive draws traverse the vocabulary in even strides, starting at the last id,
+        so that every id is read, or at least some ids in every region."""
         stride = next(k for k in range(max(int(vocab_size * 0.618), 1), 2 * vocab_size) if gcd(k, vocab_size) == 1)
         count = int(pad_mask.sum())
         drawn = (vocab_size - 1 + stride * np.arange(self.num_drawn, self.num_drawn + count)) % vocab_size
@@ -310,7 +311,7 @@ class _Golden:
 
 
 def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """The array in half the bytes. Rounding loses 3e-8 of a number, far less than any budget."""
+    """The array with half the bytes per element. The rounding error of 3e-8 is far below any budget."""
     if array.ndim and array.dtype == np.float64:
         return array.astype(np.float32)
     fits = array.ndim and array.dtype == np.int64 and not np.any(np.abs(array) >= 2**31)

@@ -1,4 +1,4 @@
-"""PyTorch's own error against the float64 copy of a model, from which the budget of a runtime follows."""
+"""PyTorch's own error against the float64 copy of a model, which determines the error budget of a runtime."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from seqlab_export.runner.cases import Arrays, relative_errors, rms
 from seqlab_export.runner.manifest import GraphInfo
 
 SAME = 1e-9
-"""The most by which a model's step and forward may differ in float64, relative to the RMS of the logits."""
+"""Maximum difference of a model's step and forward in float64, relative to the RMS of the logits."""
 
 
 def errors_at_lengths(names: Sequence[str], texts: Sequence[Sequence[Arrays]], expected: Arrays) -> list[float]:
-    """The relative RMS error at each length of each way in which PyTorch read a text.
+    """The relative RMS error at each length, for each way in which PyTorch read a text.
 
     Args:
-        names: the outputs that are judged together.
-        texts: the outputs by length, first those of the reference, then those of each way.
-        expected: the reference's outputs of all lengths, whose RMS an error is relative to.
+        names: outputs that are judged together.
+        texts: outputs by length: first the reference's, then the outputs of each way.
+        expected: the reference's outputs of all lengths, whose RMS is the unit of the errors.
     """
     return [
         rms(np.concatenate([_difference(some[name], exact[name]) / (rms(expected[name]) or 1.0) for name in names]))
@@ -34,7 +34,7 @@ def largest(errors: Sequence[float], not_finite: str) -> float:
     """The largest of PyTorch's errors.
 
     Raises:
-        ValueError: one is not finite; the message says so in the words of `not_finite`.
+        ValueError: an error is not finite; the message is based on `not_finite`.
     """
     own = float(np.max(errors))
     if not np.isfinite(own):
@@ -46,17 +46,17 @@ def largest(errors: Sequence[float], not_finite: str) -> float:
 
 
 def carries(info: GraphInfo) -> bool:
-    """True if some state sums up the past: a float that is no cache, which would have a time axis."""
+    """True if the model has a recurrent state: a floating-point entry without a time axis, unlike a cache."""
     times = {"T", "S+T", "C"}
     return any(output.dtype.startswith("float") and not times & {*output.dims} for output in info.outputs)
 
 
 def check_step(stepped: Arrays, expected: Arrays, case: str) -> None:
-    """Refuses a model whose step and forward differ in float64, where rounding cannot excuse it: a budget that follows
-    PyTorch's own error would.
+    """Rejects a model whose step and forward differ in float64 by more than rounding. A budget based on PyTorch's own
+    error would hide the difference.
 
     Raises:
-        ValueError: they differ by more than `SAME`.
+        ValueError: the outputs differ by more than `SAME`.
     """
     found = rms(relative_errors(stepped, expected, ["logits"]))
     if not found <= SAME:

@@ -1,6 +1,6 @@
-"""PyTorch with float32 sums taken term by term, which errs alike on every machine.
+"""PyTorch with float32 sums taken term by term, whose error is the same on every machine.
 
-K terms of a sum, u = 2^-24, the relative error of one rounding at most.
+K terms of a sum, u = 2^-24 maximum relative error of one rounding.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DRAWS = 3
-"""Fewest draws of a case. Where a norm divides by what nearly cancels, one draw's error is chance."""
+"""Minimum number of draws of a case. If a norm divides by a value that nearly cancels, one draw's error is chance."""
 
 MOST_DRAWS = 16
 
 FEW = 160
-"""Tokens of a case, below which more draws are made: one token that nearly cancels is most of the error."""
+"""Number of tokens in a case below which more draws are made: one token that nearly cancels dominates the error."""
 
 
 MANY = 256
-"""Terms of a product that adds over a text: a product over features rarely has the same term twice."""
+"""Minimum number of terms of a product that is taken to sum over a text. Products over features rarely have repeated
+terms."""
 
 MOST_PRODUCTS = 2**24
-"""Most products that are added one by one, in a tenth of a second. Beyond them the error is drawn."""
+"""Maximum number of products added one by one, in a tenth of a second. For larger products the error is drawn."""
 
 
 def draws_of(num_tokens: int) -> int:
@@ -37,22 +38,22 @@ def draws_of(num_tokens: int) -> int:
 aten = torch.ops.aten
 
 _OF_ONE = 0.425 * 2.0**-24
-"""The RMS error of a rounding to float32, relative to what is rounded: u/sqrt(3) at a mantissa of 1 and half of it at
-2, over mantissas whose logarithms are uniform."""
+"""RMS relative error of rounding to float32: u/sqrt(3) at a mantissa of 1 and half that at 2, averaged over mantissas
+with uniform logarithms."""
 
 
 class TermByTerm(TorchDispatchMode):
-    """Matrix products and convolutions as float64 gives them, with a random error as large as that of float32 sums
-    which add one term after the other; a sum over an axis, or a product over many tokens, as just such a sum gives it.
+    """Matrix products and convolutions computed in float64, plus a random error of the size of sequential float32
+    summation. Sums over an axis and products over many tokens are actually computed by sequential summation.
 
-    Processors and libraries sum in lanes and blocks of their own; the more of these, the smaller the error, so that
-    PyTorch's own may be half as large on one processor as on another. The sum of terms p_1 ... p_K that is rounded at
-    each partial sum s_k has an error of variance (0.425 u)^2 sum s_k^2. Over all orders of the terms its mean is
+    Processors and libraries sum in different lanes and blocks; the more of these, the smaller the error, so PyTorch's
+    own error may be half as large on one processor as on another. A sum of terms p_1 ... p_K that is rounded at
+    each partial sum s_k has an error of variance (0.425 u)^2 sum s_k^2. Its mean over all orders of the terms is
 
         (0.425 u)^2 (K + 1) (Q + 2 S^2) / 6,  S = sum p_k,  Q = sum p_k^2,
 
-    and Q is the same product of the squared factors. Over the vectors of a small vocabulary, whose terms are the same
-    again and again, the error is no chance and grows with K itself.
+    and Q is the same product of the squared factors. Over the vectors of a small vocabulary, whose terms repeat, the
+    error is not random and grows with K itself.
     """
 
     def __init__(self, seed: int) -> None:
@@ -62,7 +63,7 @@ class TermByTerm(TorchDispatchMode):
 
     def __enter__(self) -> TermByTerm:
         stack = ExitStack()
-        # So that attention and LSTMs are made of products.
+        # Decomposes attention and LSTMs into products.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.callback(setattr, torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
@@ -108,13 +109,13 @@ def _one_after_the_other(x: Tensor, axes: list[int], keepdim: bool = False) -> T
 
 
 def _is_over_time(a: Tensor, b: Tensor) -> bool:
-    """Returns True if a product (B, M, K) x (B, K, N) has so many terms that they are those of a text."""
+    """True if a product (B, M, K) x (B, K, N) has enough terms to be a sum over a text, and is small enough to add."""
     return a.shape[2] >= MANY and a.numel() * b.shape[2] <= MOST_PRODUCTS
 
 
 def _product_one_after_the_other(a: Tensor, b: Tensor) -> Tensor:
     wide, total = b.double(), a.new_zeros((*a.shape[:2], b.shape[2]), dtype=torch.float32)
     for k, column in enumerate(a.double().unbind(2)):
-        # The product is exact, as a processor's that multiplies and adds at once.
+        # The product is exact, as in a fused multiply-add.
         total = (total + column.unsqueeze(2) * wide[:, k : k + 1]).float()
     return total.to(a.dtype)

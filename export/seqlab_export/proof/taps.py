@@ -1,4 +1,4 @@
-"""The debug twin of a bundle: a graph that reads what the model reads and gives what happens inside it.
+"""The debug graph of a bundle, which has the model's inputs and returns intermediate outputs.
 
 B batch, T query length, S key length, M source length, H heads, D d_model.
 """
@@ -29,8 +29,8 @@ from seqlab_export.runner.report import Check
 from seqlab_export.runner.sessions import Provider, open_session
 
 Tap = Literal["attention", "state"]
-"""attention: the weights (B, H, T, S) of each mixer that has some. state: the hidden states (B, T, D) after each block,
-and of each mixer that stands in none. Outputs are named `<tap>.<the module's name in the model>`."""
+"""attention: the attention weights (B, H, T, S) of each mixer that has them. state: the hidden states (B, T, D) after
+each block, and after each mixer outside blocks. Outputs are named `<tap>.<the module's name in the model>`."""
 
 FILE_NAME = "taps.onnx"
 _SEED = 20
@@ -40,13 +40,13 @@ class TapsForm(nn.Module):
     """A model that reads whole sequences from their start, with its taps as outputs.
 
     Raises:
-        ValueError: a tap is unknown, or the model has nothing there.
+        ValueError: a tap is unknown, or the model has no outputs for it.
     """
 
     def __init__(self, model: Any, taps: Sequence[Tap]) -> None:
         super().__init__()
         self.model, self.taps = deepcopy(model), taps
-        fix_capacity(self.model, None)  # it begins with each text, and has no cache
+        fix_capacity(self.model, None)  # each text is read from its start, without a cache
         for tap in taps:
             if tap not in get_args(Tap):
                 raise ValueError(f"a tap is one of {', '.join(get_args(Tap))}, got {tap!r}")
@@ -64,8 +64,8 @@ class TapsForm(nn.Module):
     def forward(
         self, given: Tensor, mask: Tensor, tokens: Tensor | None = None, pad_mask: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The inputs of `info` to the taps by their names: tokens or features and their mask, or a source and its mask
-        and then tokens and theirs."""
+        """Taps by name, for the inputs of `info`: tokens or features and their mask, or a source and its mask followed
+        by tokens and their mask."""
         with recorded_weights(self.model) as attention, recorded_states(self.model) as state:
             if tokens is None:
                 self.model(given, pad_mask=mask)
@@ -95,7 +95,7 @@ class TapsForm(nn.Module):
 
 
 def taps_of(model: Any) -> list[Tap]:
-    """The taps that find something in a model."""
+    """The taps for which a model has outputs."""
     found = []
     for tap in get_args(Tap):
         with suppress(ValueError):
@@ -106,8 +106,8 @@ def taps_of(model: Any) -> list[Tap]:
 
 @contextmanager
 def recorded_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """While open, gathers the hidden states (B, T, D) after each block that reads a sequence, and of each mixer that
-    stands in no block, by its name in the model."""
+    """While open, records the hidden states (B, T, D) after each block that reads a sequence, and after each mixer
+    outside blocks, by module name."""
     found: dict[str, Tensor] = {}
     blocks = [name for name, module in model.named_modules() if isinstance(module, Block)]
 
@@ -136,9 +136,9 @@ def check_taps(
     `cases.limit`.
 
     Args:
-        model: in evaluation mode, on the CPU, in fp32.
-        bundle: the folder of the graph.
-        precision: of the bundle.
+        model: model in evaluation mode, on the CPU, in fp32.
+        bundle: folder of the graph.
+        precision: precision of the bundle.
     """
     form, reference = TapsForm(in_dtype(model, precision), taps), TapsForm(deepcopy(model), taps).double()
     info, session = form.info(), open_session(bundle / FILE_NAME, provider)
@@ -159,13 +159,13 @@ def check_taps(
 
 
 def _longest(model: Any) -> int | None:
-    """Longest length that a model reads, of source and text alike; None = no limit."""
+    """Maximum length of a model's inputs, the same for source and text; None = unlimited."""
     lengths = [length for length in (model.max_seq_len, longest_input(model)) if length is not None]
     return min(lengths, default=None)
 
 
 def _draw(form: TapsForm, length: int, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Inputs by their names: rows without pads, and with some before and after."""
+    """Inputs by name: rows without padding, and rows with padding before and after."""
     place, half = np.arange(length), length // 2
     mask = np.array([(first <= place) & (place < end) for first, end in ((0, length), (half, length), (0, half))])
     inputs: dict[str, NDArray[Any]] = {}

@@ -1,4 +1,4 @@
-"""Outputs of a model's forms in PyTorch, reduced to the numbers that a proof compares.
+"""Outputs of a model's forms in PyTorch, reduced to the values that verification compares.
 
 T length, F features, R rows.
 """
@@ -31,11 +31,11 @@ from seqlab_export.runner.cases import (
 from seqlab_export.runner.manifest import GraphInfo
 
 Mode = AbstractContextManager[Any]
-"""A context in which PyTorch computes."""
+"""Context manager under which PyTorch computes."""
 
 
 def cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
-    """Features in the model's own precision, or tokens."""
+    """Inputs as a tensor: features in the model's precision, or tokens."""
     tensor = torch.from_numpy(inputs)
     return tensor.to(next(model.parameters()).dtype) if tensor.is_floating_point() else tensor
 
@@ -49,8 +49,8 @@ def encoded(
     mode: Mode,
     batch_size: int = ROWS,
 ) -> Arrays:
-    """The compared numbers of each encoder output, by its name in the graph. Batches are small, as a runtime's are:
-    int8 inputs have a range for all of a batch.
+    """The compared values of each encoder output, by its name in the graph. Batches are as small as a runtime's, since
+    int8 inputs have one range per batch.
     """
     batches = []
     for first in range(0, len(inputs), batch_size):
@@ -72,7 +72,7 @@ def outputs(
     batch_size: int = ROWS,
     in_calls: str = "prefill",
 ) -> Arrays:
-    """The compared numbers of a decoder that starts from a state. A step form reads one token a call."""
+    """The compared values of a decoder that starts from a state. A step form reads one token per call."""
     model = form.model
     in_calls = "step" if isinstance(form, StepForm) else in_calls
     batches = []
@@ -101,7 +101,7 @@ def long_outputs(
     mode: Mode,
     form: str = "long",
 ) -> Arrays:
-    """The same of a long text, read in the calls of a form."""
+    """The compared values of a decoder for a long text, read in the calls of a form."""
     first_call = forms["model"].model.first_call
     new: State = {}
 
@@ -129,8 +129,8 @@ def in_one_call(
     mode: Mode,
     form: str = "prefill",
 ) -> list[Arrays]:
-    """The numbers that `select_call` takes at each length of a text, tokens (1, T), read as a whole ("prefill"), by the
-    token ("step"), or each length in a call of its own and a step ("each").
+    """The values that `select_call` takes at each length of a text, tokens (1, T), read in one call ("prefill"), token
+    by token ("step"), or each length in a separate call followed by a step ("each").
     """
     if form == "each":
         with mode:
@@ -156,7 +156,7 @@ def in_one_call(
 def encoded_in_one_call(
     form: Any, inputs: NDArray[np.generic], info: GraphInfo, lengths: Sequence[int], mode: Mode
 ) -> list[Arrays]:
-    """The numbers that `select_outputs` takes of an encoder that reads the first positions of one input, by length."""
+    """The values that `select_outputs` takes from an encoder for prefixes of one input, by length."""
     texts = []
     for length in lengths:
         pad_mask = np.ones((1, length), dtype=np.bool_)

@@ -1,1 +1,1 @@
-"""All that runs and verifies a bundle, without PyTorch."""
+"""Code that runs and verifies a bundle without PyTorch."""

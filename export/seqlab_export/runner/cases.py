@@ -1,4 +1,4 @@
-"""Cases in which a runtime is compared with the float64 reference, and the measure of an error. NumPy only.
+"""Test cases for comparing a runtime with the float64 reference, and the error measure. NumPy only.
 
 B batch, T tokens given, R rows.
 """
@@ -17,40 +17,40 @@ from seqlab_export.runner.manifest import GraphInfo, TensorInfo
 Arrays = Mapping[str, NDArray[np.generic]]
 
 ROWS = 10
-"""Rows of each case of a decoder, and at least so many of an encoder, read in batches of every size."""
+"""Number of rows of each decoder case, and minimum number for an encoder case; read in batches of every size."""
 
 NUMBERS = 400
-"""Fewest numbers judged of each position of an encoder's outputs: over the 20 of ten rows of two classes the RMS error
-is mostly chance."""
+"""Minimum number of values compared at each position of an encoder's outputs: over the 20 values of ten rows with two
+classes, the RMS error is mostly chance."""
 
 MOST_NUMBERS = 4096
-"""Most numbers compared of outputs that are judged together, so that golden files stay small."""
+"""Maximum number of values compared per group of outputs, so that golden files stay small."""
 
 LEAST_NUMBERS = 256
-"""Fewest numbers compared of each output, where it has as many."""
+"""Minimum number of values compared per output, if it has as many."""
 
 LONGEST = 1024
-"""Most positions that are read, where the model reads as many."""
+"""Maximum sequence length of a case, if the model supports it."""
 
 BATCH_SIZES = (1, 2, 9)
-"""Batches in which every case is read."""
+"""Batch sizes in which every case is read."""
 
 MORE_BATCH_SIZES = (3, 4, 5, 8, 10, 16, 33)
-"""Batches in which `case_of_more_batches` is read; where one has more rows than the case, its rows come again."""
+"""Batch sizes in which `case_of_more_batches` is read; a batch with more rows than the case repeats its rows."""
 
 _GOLDEN_RATIO = 0.6180339887498949
 
 
 def traced_len(longest: int | None) -> int:
-    """The length to capture a graph with: at most 16, and a quarter of what it can read, to test four times it."""
+    """Sequence length for capturing a graph: at most 16, and a quarter of the maximum, to test four times that."""
     return 16 if longest is None else min(max(longest // 4, 2), 16)
 
 
 def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Names and pad masks (R, T): lengths 1, 2, as traced, one more and four times it, as far as the model reads.
+    """Names and pad masks (R, T): lengths 1, 2, the traced length, one more and four times it, up to `longest`.
 
-    Each length comes unpadded and padded: left, right, all but `least` tokens, all but the last one, and not at all, in
-    turns.
+    Each length comes unpadded and padded. Padded rows alternate between padding on the left, on the right, all but
+    `least` tokens, all but the last token, and no padding.
     """
     traced = traced_len(longest)
     for length in sorted({1, 2, traced, traced + 1, 4 * traced}):
@@ -65,8 +65,8 @@ def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[
 
 
 def long_cases(longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Name and pad mask (2, T) of a text of up to `LONGEST` positions, where that is longer than `cases`: far behind
-    the length of the capture, and mostly of training and windows. One row has no pads, one a third on its left.
+    """Name and pad mask (2, T) of a text of up to `LONGEST` positions, if longer than `cases`: far beyond the traced
+    length, and usually beyond training length and windows. One row is unpadded; the other has a third of left padding.
     """
     length = LONGEST if longest is None else min(longest, LONGEST)
     if length > 4 * traced_len(longest):
@@ -74,8 +74,8 @@ def long_cases(longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
 
 
 def one_call_lengths(longest: int | None, first_call: int = 1) -> list[int]:
-    """Lengths of texts that are read in one call: around every power of two from 16 on, the longest, and one below it.
-    Each holds the first call of a prefix-causal model.
+    """Lengths of texts that are read in one call: around each power of two from 16 on, the maximum, and one below it.
+    Each length is at least `first_call`.
     """
     end = LONGEST if longest is None else min(longest, LONGEST)
     powers = (2**exponent for exponent in range(4, end.bit_length() + 1))
@@ -84,26 +84,26 @@ def one_call_lengths(longest: int | None, first_call: int = 1) -> list[int]:
 
 
 def case_of_more_batches(masks: Mapping[str, NDArray[np.bool_]], longest: int | None) -> str:
-    """The last case that is no longer than one position over the length of the capture."""
+    """The last case whose length is at most the traced length plus one."""
     return [name for name, mask in masks.items() if mask.shape[1] <= traced_len(longest) + 1][-1]
 
 
 def batches(rows: int, size: int) -> list[NDArray[np.intp]]:
-    """The rows of each batch of this size; if it is larger than the number of rows, they repeat."""
+    """Row indices of each batch of this size; rows repeat if the batch is larger than the number of rows."""
     if size > rows:
         return [np.arange(size) % rows]
     return np.split(np.arange(rows), range(size, rows, size))
 
 
 def passes(rows: int, size: int) -> list[NDArray[np.intp]]:
-    """Places of the rows in `batches` end to end, pass by pass: rows that repeat have several, so that every place is
-    looked at."""
+    """Positions of the rows in the concatenated `batches`, one array per pass: a repeated row has several positions, so
+    every position is checked."""
     last = (max(size, rows) - 1 - np.arange(rows)) // rows
     return [np.arange(rows) + rows * np.minimum(last, again) for again in range(int(last.max()) + 1)]
 
 
 def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """`cases` of an encoder. A source has a token at least: a decoder has nothing else to look at."""
+    """`cases` of an encoder. A source has at least one token, since a decoder attends to nothing else."""
     least = 1 if info.inputs[0].name == "source" else 0
     judged = [output for output in info.outputs if output.dtype not in ("bool", "int64") and 0 not in output.dims]
     numbers = min((prod(dim for dim in output.dims if isinstance(dim, int)) for output in judged), default=NUMBERS)
@@ -112,10 +112,10 @@ def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, N
 
 
 def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice]:
-    """Calls in which tokens (R, T) are read: one for all ("prefill"), of half of them ("chunks") or of one ("step"), or
-    of an eighth, the last two tokens of each in calls of one ("long").
+    """Slices of tokens (R, T) for successive calls: all in one call ("prefill"), halves ("chunks"), single tokens
+    ("step"), or eighths whose last two tokens are read in single-token calls ("long").
 
-    The first call holds `first_call` real tokens of every row that has as many.
+    The first call holds at least `first_call` real tokens of every row that has as many.
     """
     length = pad_mask.shape[1]
     width = {"prefill": length, "chunks": max(length // 2, 1), "step": 1, "long": max(length // 8, 4)}[form]
@@ -130,8 +130,8 @@ def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice
 
 
 def groups(info: GraphInfo) -> dict[str, list[str]]:
-    """The outputs whose errors are judged together: "logits", "state" (floating-point entries) and "counters" (the
-    others, which must be equal). What is empty at the start is not judged.
+    """Groups of outputs whose errors are judged together: "logits", "state" (floating-point entries) and "counters"
+    (integer and boolean entries, which must be equal). Outputs that are empty at the start are not judged.
     """
     named: dict[str, list[str]] = {"logits": [], "state": [], "counters": []}
     for output in [output for output in info.outputs if 0 not in output.dims]:
@@ -141,7 +141,7 @@ def groups(info: GraphInfo) -> dict[str, list[str]]:
 
 
 def numbers_of(output: TensorInfo, info: GraphInfo) -> int:
-    """Most numbers compared of an output of a graph."""
+    """Maximum number of values compared for an output of a graph."""
     together = next((names for names in groups(info).values() if output.name in names), [output.name])
     return max(MOST_NUMBERS // len(together), LEAST_NUMBERS)
 
@@ -149,7 +149,7 @@ def numbers_of(output: TensorInfo, info: GraphInfo) -> int:
 def select_calls(
     logits: Iterable[NDArray[np.generic]], pieces: Sequence[slice], info: GraphInfo, pad_mask: NDArray[np.bool_]
 ) -> NDArray[np.generic]:
-    """`select` of the logits of each call, (R, T, V), a part of the numbers of each: they are never all in memory."""
+    """`select` on the logits of each call, (R, T, V), in turn, so that they are never all in memory."""
     most = MOST_NUMBERS // len(pieces)
     parts = zip(logits, pieces, strict=True)
     return np.concatenate([select(some, info.outputs[0], pad_mask[:, piece], most) for some, piece in parts])
@@ -158,15 +158,15 @@ def select_calls(
 def select_call(
     logits: NDArray[np.generic], following: NDArray[np.generic], info: TensorInfo, most: int
 ) -> NDArray[np.generic]:
-    """`select` of the logits of a call that begins a text, (1, T, V), again of its last position alone, and of the
-    logits of a step that follows it, (1, 1, V), or (1, 0, V) where none does.
+    """`select` on the logits of a call that begins a text, (1, T, V), on its last position alone, and on the logits of
+    the following step, (1, 1, V), or (1, 0, V) if there is no step.
     """
     parts = [part for part in (logits, logits[:, -1:], following) if part.size]
     return np.concatenate([select(part, info, np.ones(part.shape[:2], dtype=np.bool_), most) for part in parts])
 
 
 def select_outputs(found: Arrays, info: GraphInfo, pad_mask: NDArray[np.bool_], num_lengths: int) -> Arrays:
-    """`select` of each output of an encoder that reads texts of so many lengths."""
+    """`select` on each output of an encoder that reads texts of `num_lengths` lengths."""
     most = {name: numbers_of_call(num_lengths, len(names)) for names in groups(info).values() for name in names}
     return {
         output.name: select(found[output.name], output, pad_mask, most[output.name]).ravel()
@@ -176,36 +176,36 @@ def select_outputs(found: Arrays, info: GraphInfo, pad_mask: NDArray[np.bool_], 
 
 
 def numbers_of_call(num_lengths: int, num_outputs: int = 1) -> int:
-    """Most numbers compared of each part of an output, for texts of `num_lengths` lengths."""
+    """Maximum number of values compared in each part of an output, for texts of `num_lengths` lengths."""
     return max(MOST_NUMBERS // (3 * num_lengths * num_outputs), 16)
 
 
 def select(
     array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bool_], most: int = MOST_NUMBERS
 ) -> NDArray[np.generic]:
-    """Numbers that count of an output that started from no state, in one row: real positions, spread-out numbers.
+    """Sample of an output's values at real positions, as a flat array, for an output that started from no state.
 
     Args:
-        array: float; others are compared whole.
-        info: its description, which says where its time dimension is.
-        pad_mask: (B, T) bool, True = a real token.
-        most: how many numbers.
+        array: output; arrays that are not floating-point are returned whole.
+        info: description of the output, which locates its time dimension.
+        pad_mask: (B, T) bool, True = real token.
+        most: maximum number of values.
     """
     if not np.issubdtype(array.dtype, np.floating):
         return array
     times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "T+1", "S+T", "M", "C")]
-    if {"C", "T+1"} & {*info.dims}:  # where real tokens stand first, without gaps; of T + 1, after a class token
+    if {"C", "T+1"} & {*info.dims}:  # real tokens come first, without gaps; in T + 1, after a class token
         pad_mask = np.arange(array.shape[times[0]]) < pad_mask.sum(axis=1, keepdims=True) + ("T+1" in info.dims)
     row = (np.moveaxis(array, times[0], 1)[pad_mask] if times else array).ravel()
     if row.size <= most:
         return row
-    # Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
+    # Multiples of the golden ratio modulo 1 leave no large gaps and, unlike equal steps, favour no column.
     place = np.arange(most) * _GOLDEN_RATIO % 1.0
     return row[(place * row.size).astype(np.int64)]
 
 
 def relative_errors(actual: Arrays, expected: Arrays, names: Sequence[str]) -> NDArray[np.float64]:
-    """The differences of the named arrays in one row, each array's in units of its RMS in `expected`."""
+    """Concatenated differences of the named arrays, each in units of its RMS in `expected`."""
     rows = []
     for name in names:
         difference = actual[name].astype(np.float64) - expected[name].astype(np.float64)
@@ -219,10 +219,10 @@ def rms(values: NDArray[np.generic]) -> float:
 
 
 def limit(torch_rms: float, precision: str = "fp32") -> float:
-    """Largest RMS error allowed a runtime, relative to the reference, where PyTorch's in this precision is `torch_rms`.
+    """Error budget of a runtime: maximum relative RMS error, given PyTorch's error `torch_rms` in this precision.
 
-    Twice PyTorch's, but at least 4 eps: at small shapes a correct runtime's error is often over twice PyTorch's.
-    Quantised models compute in fp32 between their integers, and bf16 ones throughout.
+    The budget is twice PyTorch's error, but at least 4 eps: at small shapes a correct runtime's error is often more
+    than twice PyTorch's. Quantised models compute in fp32 between integer products, and bf16 models throughout.
     """
     eps = np.finfo(np.float16 if precision == "fp16" else np.float32).eps
     return max(2 * torch_rms, 4 * float(eps))

@@ -1,4 +1,4 @@
-"""Files of a bundle: inside its folder, and told apart by their content."""
+"""Files of a bundle: inside its folder, and identified by their content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def leads_out(folder: Path, name: str) -> bool:
-    """True for a file of a bundle that is a link to one outside."""
+    """True if a file of a bundle is a link to a file outside the bundle."""
     return not (folder / name).resolve().is_relative_to(folder.resolve())
 
 

@@ -1,4 +1,4 @@
-"""Reads a golden file, of which no more is unpacked than the file is long. NumPy only."""
+"""Reader of golden files, which never allocates more than the size of the file. NumPy only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def read_golden(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a `.npz` file as `golden.write_golden` writes it, by their names.
+    """The arrays of an `.npz` file written by `golden.write_golden`, by name.
 
     Raises:
-        BundleError: it is damaged, compressed, or says that it holds more than it does.
+        BundleError: the file is damaged, compressed, or declares more data than it contains.
     """
     try:
         with zipfile.ZipFile(path) as file:
@@ -36,10 +36,10 @@ def read_golden(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def array_of(golden: Mapping[str, NDArray[Any]], name: str, *shape: int | None) -> NDArray[Any]:
-    """Numbers whose shape begins with this one; None = any but 0.
+    """The numeric array with this name, whose shape must begin with `shape`; None = any size but 0.
 
     Raises:
-        BundleError: there are none.
+        BundleError: there is no such array.
     """
     if name not in golden:
         raise BundleError(f"the golden file does not have {name}")
@@ -54,7 +54,7 @@ def array_of(golden: Mapping[str, NDArray[Any]], name: str, *shape: int | None) 
 
 
 def _array(content: bytes, name: str) -> NDArray[Any]:
-    """One that is as long as its header says, of plain numbers, in C order, or one text."""
+    """Parses an array of plain numbers in C order, or of one text; its length must match its header."""
     stream = io.BytesIO(content)
     try:
         if not name.endswith(_SUFFIX):

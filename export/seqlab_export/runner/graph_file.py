@@ -1,6 +1,6 @@
-"""Contents of an ONNX file, read before onnxruntime reads it. Needs nothing but Python: no onnx, no protobuf.
+"""Inspection of an ONNX file before onnxruntime loads it. Standard library only: no onnx, no protobuf.
 
-The numbers are those of the fields in onnx.proto.
+The numbers are the field numbers in onnx.proto.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 DEEPEST = 8
-"""Deepest nesting of graphs within graphs."""
+"""Maximum nesting depth of subgraphs."""
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
 _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
@@ -23,22 +23,22 @@ _MALFORMED = "it is not what protobuf writes"
 
 
 class BundleError(ValueError):
-    """A folder is not a bundle, or not a whole one."""
+    """A folder is not a bundle, or not a complete one."""
 
 
 @cache
 def operators(target: str) -> frozenset[str]:
-    """The operators that graphs of a target may have, those of other domains as `domain::Operator`."""
+    """Operators allowed in graphs of a target; operators of other domains are written `domain::Operator`."""
     table = json.loads(Path(__file__).with_name("operators.json").read_text(encoding="utf-8"))
     return frozenset(table["every target"]) | frozenset(table[target])
 
 
 def check_graph(path: Path, target: str) -> None:
-    """Refuses a graph that may never end: nodes of other operators than a target's, functions of its own, and graphs
-    within a node, but for a Scan's, which runs as often as its input is long.
+    """Rejects a graph that might not terminate: one with operators that the target does not allow, with functions, or
+    with subgraphs other than a Scan's, whose number of iterations is the length of its input.
 
     Raises:
-        BundleError: the message names the operator; or the file is no ONNX graph.
+        BundleError: the graph is rejected (the message names the operator), or the file is not an ONNX graph.
     """
     with _naming(path):
         for kind, node, has_graph in _walk(path):
@@ -54,10 +54,10 @@ def check_graph(path: Path, target: str) -> None:
 
 
 def end_of_weights(path: Path) -> int:
-    """End of a graph's weights in the file where they stand, in bytes.
+    """Offset in bytes of the end of a graph's weights in their external file.
 
     Raises:
-        BundleError: the file is no ONNX graph.
+        BundleError: the file is not an ONNX graph.
     """
     end = 0
     with _naming(path):
@@ -81,7 +81,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _walk(path: Path) -> Iterator[tuple[str, memoryview, bool]]:
-    """Each node and tensor of a file, at any depth; for a node, whether a graph is in it."""
+    """Each node and tensor of a file, at any depth; for a node, the flag is True if it contains a subgraph."""
     for number, value in _fields(memoryview(path.read_bytes())):
         if number == _MODEL_FUNCTIONS:
             raise BundleError("it has functions of its own, which no graph of a bundle has")
@@ -106,7 +106,7 @@ def _in_graph(graph: memoryview, depth: int) -> Iterator[tuple[str, memoryview, 
 
 
 def _fields(message: memoryview, numbers: Collection[int] | None = None) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message that have bytes: texts, messages, lists. Where numbers are given, only those."""
+    """Length-delimited fields of a message: texts, messages, lists; only those with the given field numbers, if any."""
     place = 0
     while place < len(message):
         tag, place = _number(message, place)
@@ -125,7 +125,7 @@ def _fields(message: memoryview, numbers: Collection[int] | None = None) -> Iter
 
 
 def _number(message: memoryview, place: int) -> tuple[int, int]:
-    """A number of 7 bits a byte, and where it ends."""
+    """A varint (7 bits per byte), and the offset of its end."""
     found = 0
     for shift in range(0, 70, 7):
         if place >= len(message):

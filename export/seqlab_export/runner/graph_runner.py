@@ -1,4 +1,4 @@
-"""Runs a bundle's graphs with NumPy and onnxruntime alone: arrays in, arrays out. (`text_model` takes texts.)
+"""Runner of a bundle's graphs with only NumPy and onnxruntime: arrays in, arrays out. (See `text_model` for texts.)
 
 B batch, T tokens given, V vocabulary.
 """
@@ -25,18 +25,18 @@ State = dict[str, NDArray[np.generic]]
 
 
 class Bundle:
-    """A bundle's graphs, and what it says about itself.
+    """A bundle's graphs and its manifest.
 
     Args:
-        folder: the bundle; nothing outside it is read.
+        folder: folder of the bundle; nothing outside it is read.
         provider: "cpu" or "cuda".
-        threads: how many; None = onnxruntime's choice, one a core.
+        threads: number of threads; None = onnxruntime's default, one per core.
 
     Attributes:
-        sessions: one for each graph that it has, "encoder", "model" and "step".
+        sessions: onnxruntime session of each graph in the bundle: "encoder", "model" and "step".
 
     Raises:
-        ValueError: the folder is not a whole bundle, onnxruntime is too old, or the provider is not there.
+        ValueError: the folder is not a complete bundle, onnxruntime is too old, or the provider is unavailable.
     """
 
     def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
@@ -58,13 +58,13 @@ class Bundle:
         return self._session(self.folder / file)
 
     def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[Any]]:
-        """Values inside the model while it reads: attention weights (B, H, T, S) and hidden states (B, T, D) by name.
+        """Intermediate outputs of the model by name: attention weights (B, H, T, S) and hidden states (B, T, D).
 
         Args:
-            inputs: as the manifest's `taps` names them.
+            inputs: inputs with the names in the manifest's `taps`.
 
         Raises:
-            ValueError: the bundle was exported without taps, or the inputs are others.
+            ValueError: the bundle was exported without taps, or the inputs do not match.
         """
         info = self.manifest.taps
         if info is None:
@@ -83,8 +83,7 @@ class Bundle:
         """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).
 
         Raises:
-            ValueError: the bundle has no encoder, the input is not one that it reads, or padding stands between real
-                tokens.
+            ValueError: the bundle has no encoder, the input is invalid for it, or there is padding between real tokens.
         """
         info, longest = self.manifest.encoder, self.manifest.max_source_len
         if info is None:
@@ -100,7 +99,7 @@ class Bundle:
         )
 
     def probabilities(self, row: Sequence[int]) -> NDArray[np.float64]:
-        """Probabilities of the classes of a text's ids (T,): (C,), or (T, C) where each id has one."""
+        """Class probabilities for a text's ids (T,): (C,), or (T, C) if each id is classified."""
         tokens = np.array([row], dtype=np.int64)  # (1, T)
         logits = self.encode(tokens, np.ones(tokens.shape, dtype=np.bool_))["logits"][0].astype(np.float64)
         powers: NDArray[np.float64] = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -109,7 +108,7 @@ class Bundle:
 
 
 class ArrayDecoder(ABC):
-    """Decoder that reads arrays and gives arrays, as the decoding loop takes it."""
+    """Decoder on NumPy arrays, with the interface of the decoding loop."""
 
     @abstractmethod
     def init_state(self, batch_size: int) -> State:
@@ -122,12 +121,12 @@ class ArrayDecoder(ABC):
         """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state."""
 
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
-        """Reads left-padded tokens (B, T): logits (B, V) after the last, and the state."""
+        """Reads left-padded tokens (B, T); returns the logits (B, V) after the last token, and the state."""
         logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)))
         return logits[:, -1], state
 
     def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
-        """Reads one token a row, tokens (B,): logits (B, V), and the new state."""
+        """Reads one token per row, tokens (B,); returns logits (B, V) and the new state."""
         column = tokens[:, None]
         logits, new_state = self.read("step", column, np.ones(column.shape, dtype=np.bool_), state)
         return logits[:, 0], new_state
@@ -138,10 +137,10 @@ class ArrayDecoder(ABC):
 
 
 class BundleRunner(Bundle, ArrayDecoder):
-    """A bundle as a decoder: `seqlab.decoding.generate` takes it.
+    """A bundle as a decoder for `seqlab.decoding.generate`.
 
     Raises:
-        ValueError: as in `Bundle`, or it has no decoder.
+        ValueError: as in `Bundle`, or the bundle has no decoder.
     """
 
     def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
@@ -165,7 +164,7 @@ class BundleRunner(Bundle, ArrayDecoder):
         """The state before the first token.
 
         Raises:
-            ValueError: it comes from a source, and none was read.
+            ValueError: the state depends on a source, and none was read.
         """
         if self._first is not None:
             return self._first
@@ -184,10 +183,10 @@ class BundleRunner(Bundle, ArrayDecoder):
     ) -> tuple[NDArray[np.floating], State]:
         """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state.
 
-        A step may write the new state where the old one stands, which is then lost.
+        A step may overwrite the old state with the new one.
 
         Raises:
-            ValueError: padding stands between real tokens, or a text becomes longer than `max_seq_len`.
+            ValueError: there is padding between real tokens, or a text becomes longer than `max_seq_len`.
         """
         _check_padding(pad_mask)
         longest = int((state.get("state_position", 0) + np.count_nonzero(pad_mask, axis=1)).max(initial=0))
@@ -201,7 +200,7 @@ class BundleRunner(Bundle, ArrayDecoder):
         return new.pop("logits"), state | new
 
     def select(self, state: State, rows: NDArray[np.int64]) -> State:
-        """The state of these rows, in this order. Rows of one source in turn share what was read of it."""
+        """The state of these rows, in this order. Consecutive rows of one source share its entries."""
         shared = {name: state[name] for name in self._of_source}
         taken = super().select({name: entry for name, entry in state.items() if name not in shared}, rows)
         if shared:
@@ -231,7 +230,7 @@ class BundleRunner(Bundle, ArrayDecoder):
 
 
 def _check_padding(pad_mask: NDArray[np.bool_]) -> None:
-    """Raises ValueError where a row of pad_mask (B, T) has padding between real tokens."""
+    """Raises ValueError if a row of pad_mask (B, T) has padding between real tokens."""
     real = pad_mask.astype(np.bool_)
     begins = np.count_nonzero(real[:, 1:] > real[:, :-1], axis=1) + real[:, 0]
     for row in np.flatnonzero(begins > 1):
@@ -241,7 +240,7 @@ def _check_padding(pad_mask: NDArray[np.bool_]) -> None:
 
 
 def open_bundle(folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> Bundle:
-    """A `BundleRunner` where the bundle has a decoder, else a `Bundle`."""
+    """A `BundleRunner` if the bundle has a decoder, else a `Bundle`."""
     decodes = load_manifest(Path(folder)).model is not None
     return (BundleRunner if decodes else Bundle)(folder, provider=provider, threads=threads)
 

@@ -1,4 +1,4 @@
-"""Greedy text and the logits behind it, to compare a runtime with the float64 reference. NumPy only.
+"""Greedy text and its logits, for comparing a runtime with the float64 reference. NumPy only.
 
 R rows, N new tokens, V vocabulary.
 """
@@ -17,25 +17,25 @@ from seqlab.decoding import Decoder, generate
 
 @dataclass(frozen=True)
 class GreedyTrace:
-    """Tokens (R, N) int64, and the logits (R, N, V) that each was chosen from."""
+    """Tokens (R, N) int64, and the logits (R, N, V) from which each token was chosen."""
 
     tokens: NDArray[np.int64]
     logits: NDArray[np.floating]
 
 
 def trace(model: Decoder, prompts: Sequence[Sequence[int]], num_tokens: int) -> GreedyTrace:
-    """Decodes greedily, past any end of text."""
+    """Decodes greedily, without stopping at end-of-text tokens."""
     recorder = _Recorder(model)
     tokens = generate(recorder, prompts, max_new_tokens=num_tokens)
     return GreedyTrace(np.array(tokens, dtype=np.int64), np.stack(recorder.logits, axis=1))
 
 
 def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]) -> Iterator[tuple[bool, str]]:
-    """Judges each row: True or False, and the difference. `expected` has the logits of the tokens
-    `likeliest` (R, N, K), the best one first.
+    """Judges each row: whether it passes, and the difference. `expected` has the logits of the tokens
+    `likeliest` (R, N, K), best first.
 
-    It should be identical, or first differ where the reference's two best logits are closer than twice the error of
-    the logits there: such a difference is the rounding's.
+    A row passes if it is identical, or if it first differs where the reference's two best logits are closer than twice
+    the error of the logits: such a difference is due to rounding.
     """
     logits = np.take_along_axis(actual.logits, likeliest, axis=-1)
     for ours, theirs, our_logits, their_logits in zip(
@@ -53,7 +53,7 @@ def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.inte
 
 
 class _Recorder:
-    """A decoder that keeps the logits that it gives."""
+    """A decoder that records its logits."""
 
     def __init__(self, model: Decoder) -> None:
         self.model = model

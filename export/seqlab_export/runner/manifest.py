@@ -1,4 +1,4 @@
-"""Manifest of a bundle: `manifest.json`, checked when it is read, and its seal. Needs nothing but Python."""
+"""Manifest of a bundle: `manifest.json`, validated on reading, and its seal. Standard library only."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ VERSION = 7
 DTYPES = ("bool", "int64", "float16", "float32")
 DIMS = ("B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N")
 MOST = 2**40
-"""Largest number accepted: no machine could hold more of anything."""
+"""Largest number accepted in a manifest; larger sizes are implausible on any machine."""
 MOST_STATE_BYTES = 2**32
-"""Most bytes of the state of one text."""
+"""Maximum size of the state of one text, in bytes."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
 
@@ -35,10 +35,10 @@ class TensorInfo:
 
     Attributes:
         dtype: one of `DTYPES`.
-        dims: a number is fixed; "B", "T", "S", "S+T" and "S+1" are the batch, the tokens given, those before, and
-            both together; "T+1" are those given behind a class token; "M" is the length of a source; "N" the sources,
-            of each of which the batch holds as many rows, one after the other; "C" is `max_seq_len`, as long as which
-            a cache is that does not grow.
+        dims: integers are fixed sizes. "B" is the batch size, "T" the number of new tokens, "S" the number of past
+            tokens, "S+T" and "S+1" past plus new tokens, "T+1" the new tokens after a class token, "M" the source
+            length, "N" the number of sources, each with the same number of consecutive rows of the batch, and "C"
+            `max_seq_len`, the capacity of a cache that does not grow.
     """
 
     name: str
@@ -52,18 +52,18 @@ class TensorInfo:
             raise BundleError(f"{self.name} has dims {self.dims}, accepted are numbers from 0 and {', '.join(DIMS)}")
 
     def shape(self, max_seq_len: int | None) -> list[str | int | None]:
-        """The dimensions as the graph declares them."""
+        """The dimensions as declared in the graph."""
         return [max_seq_len if dim == "C" else dim for dim in self.dims]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateInfo(TensorInfo):
-    """An entry of the state: input `state_<name>` of both graphs of a decoder, and their output `new_state_<name>`, but
-    of what was read of a source, which stays as it is.
+    """An entry of the state: input `state_<name>` and output `new_state_<name>` of both graphs of a decoder. An entry
+    computed from a source has no output, since it never changes.
 
     Attributes:
-        dims: those of the input of `step`; "N" is "B" in `model`. "S" is 0 before the first token.
-        initial: the value of every element before the first token; None = the encoder's output.
+        dims: dimensions of the input of `step`; "N" is "B" in `model`. "S" is 0 before the first token.
+        initial: value of every element before the first token; None = the encoder's output.
     """
 
     initial: float | None
@@ -78,7 +78,7 @@ class StateInfo(TensorInfo):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphInfo:
-    """An ONNX file, with its inputs and outputs in their order."""
+    """An ONNX file, with its inputs and outputs in order."""
 
     file: str
     inputs: tuple[TensorInfo, ...]
@@ -87,7 +87,7 @@ class GraphInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Origin of a bundle: the run, the commit it was trained at, and the versions that exported it."""
+    """Origin of a bundle: the run, the commit it was trained at, and the package versions used for the export."""
 
     run_id: str
     commit: str
@@ -98,26 +98,27 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """All that a runner must know; docs/bundle.md explains it. A bundle is of a decoder (`model` and `step`), of an
-    encoder (`encoder`), or of both, where the encoder's outputs are the decoder's first state.
+    """Everything a runner needs to know; docs/bundle.md explains it. A bundle has a decoder (`model` and `step`), an
+    encoder (`encoder`), or both, in which case the encoder's outputs are the decoder's first state.
 
     Attributes:
-        target: one of `TARGETS`; what the graphs are made for.
-        precision: one of `PRECISIONS`; of all weights and, but for bf16, the arithmetic, or of quantised linear
-            layers.
-        vocab_size: how many tokens a decoder chooses from; None = there is no decoder.
-        max_seq_len: the longest sequence that the decoder can read; None = no limit.
-        max_source_len: the longest that the encoder can.
-        seq_len: the longest in training; a target is written up to it.
-        in_place: the entries of the state whose new value `step` may write where the old one stands.
-        taps: the debug twin, which gives what happens inside the model and is not needed to run it.
-        stop_ids: the tokens that end what a decoder writes, which keeps them.
-        first_call: how many real tokens the first call must hold, if there are as many; `seqlab.mixer.Mixer` has it.
-        tokenizer: the folder of the tokenizer; of two, the target's. None = the inputs are features.
-        source_tokenizer: the folder of the source's, where there are two.
-        labels: the names of an encoder's classes, where it has some.
-        golden: the file of reference inputs and outputs.
-        files: the sha256 of every file but this one and its seal, by its path in the bundle.
+        target: target of the graphs, one of `TARGETS`.
+        precision: one of `PRECISIONS`: type of all weights and, except in bf16, of the arithmetic; or, if quantised,
+            type of the weights of linear layers.
+        vocab_size: number of tokens that a decoder chooses from; None = no decoder.
+        max_seq_len: maximum sequence length of the decoder, in tokens; None = unlimited, or no decoder.
+        max_source_len: maximum input length of the encoder; None = unlimited, or no encoder.
+        seq_len: maximum sequence length in training; a target is generated up to this length.
+        in_place: entries of the state that `step` may overwrite with their new values.
+        taps: debug graph, which outputs intermediate values of the model; not needed to run it.
+        stop_ids: ids of the tokens that end generation; they are kept in the output.
+        first_call: minimum number of real tokens in the first (prefill) call, if the text has as many; above 1 for
+            prefix-LM masks. See `seqlab.mixer.Mixer`.
+        tokenizer: folder of the tokenizer, or of the target tokenizer if there are two. None = the inputs are features.
+        source_tokenizer: folder of the source tokenizer, if it is separate.
+        labels: class names of an encoder, if it has classes.
+        golden: file of reference inputs and outputs.
+        files: sha256 of every file except this one and its seal, by path in the bundle.
     """
 
     min_onnxruntime: str
@@ -192,33 +193,33 @@ class Manifest:
             raise BundleError(f"its state takes {most} bytes a text, at most {MOST_STATE_BYTES} are accepted")
 
     def state_bytes(self) -> int:
-        """Bytes of the decoder's first state of one text, except what was read of a source."""
+        """Size in bytes of the decoder's first state of one text, excluding entries computed from a source."""
         sizes = {"B": 1, "N": 1, "C": self.max_seq_len or 0}
         shapes = [[sizes.get(dim, 0) if isinstance(dim, str) else dim for dim in entry.dims] for entry in self.state]
         return sum(8 * prod(shape) for shape in shapes)
 
     @property
     def graphs(self) -> tuple[GraphInfo, ...]:
-        """The graphs that there are: of the encoder, of sequences, of steps."""
+        """The graphs present in the bundle, in the order encoder, model, step."""
         return tuple(filter(None, (self.encoder, self.model, self.step)))
 
     @property
     def capacity(self) -> int | None:
-        """Capacity of the decoder's caches; None = they grow, or there are none."""
+        """Capacity of the decoder's caches in tokens; None = growing caches, or no caches."""
         return self.max_seq_len if any("C" in entry.dims for entry in self.state) else None
 
     def save(self, folder: Path) -> None:
-        """Writes `manifest.json` and its seal, a line that `sha256sum -c` reads."""
+        """Writes `manifest.json` and its seal, a checksum line in the format of `sha256sum -c`."""
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
         (folder / FILE_NAME).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         (folder / SEAL_NAME).write_text(f"{sha256_of(folder / FILE_NAME)}  {FILE_NAME}\n", encoding="utf-8")
 
 
 def load_manifest(folder: Path) -> Manifest:
-    """Reads and checks `manifest.json`, not the files that it names.
+    """Reads and validates `manifest.json`, but not the files that it lists.
 
     Raises:
-        BundleError: there is none, or it is not as this version writes it.
+        BundleError: the manifest does not exist, or is not in the format of this version.
     """
     path = folder / FILE_NAME
     check_regular(path, "manifest")
@@ -230,7 +231,7 @@ def load_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{path} has {size} bytes, a manifest has at most {MOST_GRAPH_BYTES}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()  # No surrogates, no infinity.
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()  # Rejects surrogates and infinities.
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
@@ -246,13 +247,13 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def hash_files(folder: Path) -> dict[str, str]:
-    """The sha256 of every file in a folder but the manifest and its seal, by its path."""
+    """The sha256 of every file in a folder except the manifest and its seal, by path."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {name: sha256_of(paths[name]) for name in sorted(paths) if name not in (FILE_NAME, SEAL_NAME)}
 
 
 def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """Defect of each file that is not as the manifest, or its seal, says, or is not listed; empty = all is well."""
+    """Defect of each file that is unlisted or does not match the manifest or its seal; empty = no defects."""
     seal = folder / SEAL_NAME
     if not seal.is_file():
         return {SEAL_NAME: "it is missing"}
@@ -286,8 +287,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _read(kind: Any, content: Any, place: str) -> Any:
-    """`content`, as JSON gave it, turned into `kind`: a dataclass, tuple, dict, plain type, one of two of these, or
-    one of these or None."""
+    """Converts parsed JSON to `kind`: a dataclass, tuple, dict, plain type, union of two of these, or an optional."""
     origin, arguments = get_origin(kind), get_args(kind)
     if NoneType in arguments:
         return None if content is None else _read(arguments[0], content, place)

@@ -1,4 +1,4 @@
-"""Holds what the proof of a bundle may allocate: a graph that nobody has proven may ask for any amount. Linux only."""
+"""Memory limit for verifying a bundle: an unverified graph may request any amount of memory. Linux only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _STATUS = Path("/proc/self/status")
 
 @contextmanager
 def memory_wall(folder: Path) -> Iterator[None]:
-    """While entered, this process may allocate 1 GiB, 64 times the bundle's files and 32 times the state of a text more
-    than it has: nine rows are read at once, and their numbers compared in float64.
+    """While entered, this process may additionally allocate 1 GiB, 64 times the size of the bundle's files and 32 times
+    the state of a text: nine rows are read at once, and their values compared in float64.
 
     Raises:
-        BundleError: it has asked for more, or the folder is no bundle.
+        BundleError: the limit was exceeded, or the folder is not a bundle.
     """
     manifest = load_manifest(folder)
     if not _STATUS.is_file():

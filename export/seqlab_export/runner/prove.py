@@ -1,6 +1,6 @@
-"""Compares a runtime with a golden file. Needs no PyTorch.
+"""Comparison of a runtime with a golden file. Does not need PyTorch.
 
-R rows, T tokens given, V vocabulary.
+R rows, T new tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from seqlab_export.runner.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.runner.report import Check
 
 FORMS = ("prefill", "chunks", "step", "long")
-"""Ways in which tokens are read; see `cases.calls`."""
+"""Ways of dividing tokens into calls; see `cases.calls`."""
 
 
 class Runtime(Protocol):
-    """Runtime that computes a model's forms. Its states are its own, except that `read` returns them as arrays."""
+    """Runtime that computes a model's forms. Its states are opaque, except that `read` returns them as arrays."""
 
     def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], /) -> Arrays:
-        """An encoder's outputs by their names in the graph, of inputs (B, T) or (B, T, F) and pad_mask (B, T)."""
+        """Outputs of an encoder by graph output name, for inputs (B, T) or (B, T, F) and pad_mask (B, T)."""
 
     def begin(self, source: NDArray[np.generic], source_mask: NDArray[np.bool_], /) -> Runtime:
         """The decoder that has read source (B, M), source_mask (B, M)."""
 
     def init_state(self, batch_size: int, /) -> Mapping[str, Any]:
-        """A decoder's state before the first token, by the names of its inputs."""
+        """A decoder's state before the first token, by graph input name."""
 
     def read(
         self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: Any, /
@@ -66,8 +66,8 @@ class Proof:
     """The checks of a runtime against the golden file of a bundle.
 
     Args:
-        batch_sizes: in which every case is read; None = `BATCH_SIZES`, and one case in `MORE_BATCH_SIZES`.
-        forms: some of `FORMS`; with "long" go the texts of `one_call_lengths`, of encoders too.
+        batch_sizes: batch sizes in which every case is read; None = `BATCH_SIZES`, and one case in `MORE_BATCH_SIZES`.
+        forms: subset of `FORMS`; "long" includes the texts of `one_call_lengths`, for encoders too.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Proof:
         self.masks = {} if encoder is None else dict(encoder_cases(encoder, manifest.max_source_len))
 
     def values(self) -> Iterator[Check]:
-        """One check for each group of outputs of each cell: a batch size and a case, or a length in one call."""
+        """One check for each group of outputs in each cell: a batch size and a case, or a length read in one call."""
         encoder, model, longest = self.manifest.encoder, self.manifest.model, self.manifest.max_seq_len
         if encoder is not None:
             for batch_size, case in self._cells(self.masks, self.manifest.max_source_len):
@@ -106,7 +106,7 @@ class Proof:
                 yield from self._lengths("long", model, one_call_lengths(longest, self.manifest.first_call))
 
     def _cells(self, masks: Mapping[str, NDArray[np.bool_]], longest: int | None) -> Iterator[tuple[int, str]]:
-        """Batch sizes and the cases that are read in them."""
+        """Pairs of a batch size and a case that is read in it."""
         yield from product(self.batch_sizes or BATCH_SIZES, masks)
         if self.batch_sizes is None:
             yield from product(MORE_BATCH_SIZES, [case_of_more_batches(masks, longest)])
@@ -127,16 +127,16 @@ class Proof:
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
 
     def distribution(self) -> dict[str, float] | None:
-        """Summary of `divergence`: mean `kl` and 99th percentile `kl_p99`, and the share `top1` of the same likeliest.
-        None where the logits are not of one choice."""
+        """Summary of `divergence`: mean `kl`, 99th percentile `kl_p99`, and the fraction `top1` of positions with the
+        same most likely choice. None if the logits do not define one categorical distribution."""
         if "whole/logits" not in self.golden:
             return None
         kl, same = self.divergence()
         return {"kl": float(kl.mean()), "kl_p99": float(np.quantile(kl, 0.99)), "top1": float(same.mean())}
 
     def divergence(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """At each place where logits were kept whole, the Kullback-Leibler divergence in nats of the runtime's
-        distribution from the reference's, and whether both have the same likeliest token or class."""
+        """The Kullback-Leibler divergence in nats of the runtime's distribution from the reference's, and whether both
+        have the same most likely token or class, at each position where the golden file has all logits."""
         inputs = self._array("whole/inputs", None, None)
         expected = self._array("whole/logits", len(inputs))
         pad_mask = np.ones(inputs.shape[:2], dtype=np.bool_)
@@ -179,8 +179,8 @@ class Proof:
             yield self._check(kind, f"{cell}, {group}", actual, case, group, names)
 
     def _lengths(self, kind: str, graph: GraphInfo, lengths: list[int]) -> Iterator[Check]:
-        """One check for each group of outputs of a text of each length that is read in one call. A decoder's state is
-        judged by the logits of the step that follows."""
+        """One check for each group of outputs and each length of a text that is read in one call. A decoder's state is
+        judged by the logits of the following step."""
         case = "encoder/one call" if kind == "encoder" else "one call"
         judged_together = groups(graph) if kind == "encoder" else {"logits": ["logits"]}
         if f"{case}/{graph.outputs[0].name}" not in self.golden:
@@ -231,8 +231,8 @@ class Proof:
         return self.runtime.encode(self._array(f"{case}/inputs", *pad_mask.shape)[rows], pad_mask[rows])
 
     def _decode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: NDArray[np.intp]) -> Arrays:
-        """The outputs after reading these rows of a case's tokens, in one of `FORMS`, by name; of "long" of the logits
-        what `select_calls` takes."""
+        """Outputs by name after reading these rows of a case's tokens, in one of `FORMS`; for "long", the logits are
+        reduced by `select_calls`."""
         tokens = self._array(f"{case}/tokens", *pad_mask.shape).astype(np.int64)[rows]
         runtime = self._started(case, rows)
         state: Mapping[str, Any] = runtime.init_state(len(tokens))
@@ -255,7 +255,7 @@ class Proof:
         return {"logits": logits} | {f"new_{name}": entry for name, entry in state.items()}
 
     def _started(self, case: str, rows: NDArray[np.intp]) -> Runtime:
-        """The decoder that has read these rows of the source of a case, where it reads one."""
+        """The decoder after reading these rows of the case's source, if it has one."""
         if not self.masks:
             return self.runtime
         source = str(self.golden.get(f"{case}/source"))
@@ -274,7 +274,7 @@ class Proof:
     def _check(
         self, kind: str, subject: str, found: Sequence[Arrays], case: str, group: str, names: list[str]
     ) -> Check:
-        """The names are those of one of `cases.groups`."""
+        """Check of one group of outputs; `names` are the outputs of that group in `cases.groups`."""
         expected = {name: self._array(f"{case}/{name}") for name in names}
         shapes = [(actual[name].shape, expected[name].shape) for actual in found for name in names]
         if any(ours != theirs for ours, theirs in shapes):
@@ -287,7 +287,7 @@ class Proof:
 
 
 def judged(kind: str, subject: str, errors: NDArray[np.float64], torch_error: float, most: float) -> Check:
-    """Check that the RMS of relative errors is at most `most`, where PyTorch's own is `torch_error`."""
+    """Check that the RMS of relative errors is at most `most`; `torch_error` is PyTorch's own error, for the report."""
     found = rms(errors)
     ok = found <= most < np.inf
     why = f"RMS error {found:.2e}, more than {most:.2e}" if most < np.inf else "PyTorch's own error is not finite"

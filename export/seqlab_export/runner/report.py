@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was checked.
+    """Result of one check.
 
     Attributes:
-        kind: what was checked, such as "files" or "prefill".
-        subject: on what, such as a file or a cell.
-        ok: whether it is as it should be.
-        note: what was found, where there is something to say.
-        error: RMS error against float64, relative to the RMS of the reference, where numbers were compared.
-        torch_error: PyTorch's own, in this precision.
-        limit: what `error` may be at most.
-        largest: the largest single error, relative too, which is not gated.
+        kind: kind of check, such as "files" or "prefill".
+        subject: subject of the check, such as a file or a cell.
+        ok: True if the check passed.
+        note: finding, if any.
+        error: RMS error against float64, relative to the RMS of the reference; set if numbers were compared.
+        torch_error: PyTorch's own relative RMS error in this precision.
+        limit: maximum allowed `error`.
+        largest: largest single relative error, which has no limit.
     """
 
     kind: str
@@ -44,10 +44,10 @@ class Report:
 
     Attributes:
         provider: "cpu" or "cuda".
-        options: what the provider was told.
-        onnxruntime: its version.
-        precision: the bundle's.
-        divergence: as in `Proof.distribution`, where all is well.
+        options: options of the provider.
+        onnxruntime: version of onnxruntime.
+        precision: precision of the bundle.
+        divergence: as in `Proof.distribution`; set if every check passed.
     """
 
     provider: str
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if something was checked and everything is as it should be."""
+        """True if there is at least one check and every check passed."""
         return bool(self.checks) and not self.failures
 
     @property
@@ -67,12 +67,12 @@ class Report:
         return [check for check in self.checks if not check.ok]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe: numbers that are not finite are null."""
+        """JSON-safe values; numbers that are not finite become null."""
         content: dict[str, Any] = finite({"ok": self.ok, **asdict(self)})
         return content
 
     def table(self) -> Table:
-        """A line for each kind of check, with the cell that is nearest to its limit; the failures below."""
+        """One line per kind of check, with the cell that is nearest to its limit, followed by the failures."""
         from rich.table import Table
 
         options = "".join(f", {name} {value}" for name, value in self.options.items())
@@ -111,6 +111,6 @@ def _summary(checks: list[Check]) -> tuple[str, ...]:
 
 
 def share(check: Check) -> float:
-    """The error as a share of its limit; infinite where it is not a number."""
+    """The error as a fraction of its limit; infinite if it is not a number."""
     assert check.error is not None and check.limit
     return math.inf if math.isnan(check.error) else check.error / check.limit

@@ -1,4 +1,4 @@
-"""The manifest's JSON Schema (draft 2020-12), made from its dataclasses: `docs/manifest.schema.json`.
+"""The manifest's JSON Schema (draft 2020-12), generated from its dataclasses: `docs/manifest.schema.json`.
 
 Run as a program it prints the schema.
 """

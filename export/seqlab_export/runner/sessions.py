@@ -1,4 +1,4 @@
-"""Opens ONNX files in onnxruntime, on a provider."""
+"""onnxruntime sessions on a provider, and a time limit for running them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 PROOF_SECONDS = 3600.0
-"""Longest time that a proof may take, in seconds: a graph that nobody has proven may never end."""
+"""Time limit of a verification, in seconds: an unverified graph might not terminate."""
 ENDING_SECONDS = 2.0
-"""Grace for the node that is running when the time is over."""
+"""Grace period, in seconds, for the node that is running when the time limit is reached."""
 RUN_OPTIONS: ContextVar[ort.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
-"""Options with which graphs are run. A `TimeLimit` sets its own, so that it can end them."""
+"""Options for running graphs. A `TimeLimit` sets its own options, so that it can terminate the run."""
 
 T = TypeVar("T")
 Provider = Literal["cpu", "cuda", "cuda-tf32"]
 
-# The options are as onnxruntime takes them. TF32 is its default and not PyTorch's.
+# Options in onnxruntime's format. TF32 is on by default in onnxruntime, but not in PyTorch.
 PROVIDERS: dict[str, list[tuple[str, dict[str, str]]]] = {
     "cpu": [("CPUExecutionProvider", {})],
     "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), ("CPUExecutionProvider", {})],
@@ -37,15 +37,15 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
     """Loads an ONNX file.
 
     Raises:
-        ValueError: the provider is unknown or not on this machine, or onnxruntime cannot load the file.
+        ValueError: the provider is unknown or unavailable on this machine, or onnxruntime cannot load the file.
     """
     check_provider(provider)
     if provider != "cpu":
         _load_cuda(provider)
     settings = ort.SessionOptions()
     settings.log_severity_level = 3
-    settings.add_session_config_entry("session.load_model_format", "ONNX")  # whatever the file's name or beginning is
-    # Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
+    settings.add_session_config_entry("session.load_model_format", "ONNX")  # regardless of file name and content
+    # Between two nodes, threads spin rather than sleep; a longer spin would take CPU time from other programs.
     settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
     if threads is not None:
         settings.intra_op_num_threads = threads
@@ -61,7 +61,7 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
 def run_session(
     session: ort.InferenceSession, outputs: Sequence[str], inputs: Mapping[str, NDArray[np.generic]]
 ) -> dict[str, NDArray[Any]]:
-    """The outputs of these names.
+    """Runs a graph and returns the outputs with these names.
 
     Raises:
         ValueError: onnxruntime cannot run the graph with these inputs.
@@ -73,7 +73,7 @@ def run_session(
 
 
 class TimeLimit:
-    """Time limit of work on graphs, loading included.
+    """Time limit for work on graphs, including loading.
 
     Raises:
         ValueError: `seconds` is not above 0.
@@ -85,13 +85,13 @@ class TimeLimit:
         self.seconds = seconds
 
     def run(self, work: Callable[[], T]) -> T:
-        """Runs `work` in a thread of its own, since onnxruntime stops between two nodes and never within one.
+        """Runs `work` in a separate thread, since onnxruntime can stop between two nodes but not within one.
 
         Raises:
-            TimeoutError: the time is over. A node that is still running is left behind.
+            TimeoutError: the time limit was reached. A node that is still running is abandoned.
         """
         options = ort.RunOptions()
-        options.log_severity_level = 4  # what ends is told here
+        options.log_severity_level = 4  # the timeout is reported below
         context, result = copy_context(), Future[T]()
         context.run(RUN_OPTIONS.set, options)
 
@@ -110,7 +110,7 @@ class TimeLimit:
 
 
 def check_provider(provider: str) -> None:
-    """Raises ValueError where the provider is unknown, or not in this onnxruntime. (A device may still be missing.)"""
+    """Raises ValueError if the provider is unknown, or not in this onnxruntime. (A device may still be missing.)"""
     if provider not in PROVIDERS:
         raise ValueError(f"provider must be one of {', '.join(PROVIDERS)}, got {provider!r}")
     if PROVIDERS[provider][0][0] not in ort.get_available_providers():
@@ -118,11 +118,11 @@ def check_provider(provider: str) -> None:
 
 
 def _load_cuda(provider: Provider) -> None:
-    """Loads CUDA's libraries out of NVIDIA's wheels, where nothing else (PyTorch, say) has: onnxruntime names them and
-    not their folders.
+    """Loads CUDA's libraries from NVIDIA's wheels, unless already loaded (e.g. by PyTorch): onnxruntime knows their
+    names but not their folders.
 
     Raises:
-        ValueError: one that onnxruntime needs is not on this machine.
+        ValueError: a library that onnxruntime needs is not on this machine.
     """
     said = io.StringIO()
     with redirect_stdout(said):

@@ -1,4 +1,4 @@
-"""Sizes of a bundle's files, which are looked at before the files are hashed."""
+"""Size checks of a bundle's files, made before the files are hashed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from seqlab_export.runner.graph_file import BundleError, end_of_weights
 
 WEIGHTS_NAME = "weights.bin"
 MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
-"""Most bytes of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights."""
+"""Maximum size in bytes of a graph (without external weights) or a manifest, and of all files except the weights."""
 
 
 def find_wrong_sizes(folder: Path, names: list[str], graphs: set[str]) -> dict[str, str]:
-    """The files that are too large to be what they should be: a hole of gigabytes takes no room, but time to hash."""
+    """Files that are implausibly large: a sparse file takes no disk space, but a long time to hash."""
     sizes = {name: (folder / name).stat().st_size for name in names}
     weights = sizes.pop(WEIGHTS_NAME, 0)
     wrong = {
@@ -27,7 +27,7 @@ def find_wrong_sizes(folder: Path, names: list[str], graphs: set[str]) -> dict[s
         )
     needed = min(weights, MOST_BYTES)
     if not wrong and graphs <= sizes.keys():
-        with suppress(BundleError):  # its hash, or who opens it, tells what is wrong
+        with suppress(BundleError):  # reported later, by its hash or when opened
             needed = max(end_of_weights(folder / name) for name in graphs)
     if weights > needed:
         wrong[WEIGHTS_NAME] = f"it has {weights} bytes, the graphs name {needed}"

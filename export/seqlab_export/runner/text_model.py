@@ -1,4 +1,4 @@
-"""A bundle as a `TextModel`: texts in, texts out. NumPy and onnxruntime alone, as `runner`."""
+"""A bundle as a `TextModel`: texts in, texts out. Needs only NumPy and onnxruntime."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextModel:
-    """The text model of a bundle. If the bundle's ids stand for no text, its texts are written ids.
+    """The text model of a bundle. If the bundle's ids do not represent text, its texts are ids in decimal form.
 
     Raises:
         ValueError: as in `Bundle` and `load_codec`.
     """
-    # Where only ids are made of texts there is no onnxruntime.
+    # Imported here, since processes that only convert texts to ids have no onnxruntime.
     from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
 
     bundle, name = open_bundle(folder, provider=provider), str(folder)
@@ -35,10 +35,10 @@ def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextMo
 
 
 def load_codec(folder: Path) -> TextCodec:
-    """Codec around the graphs of a bundle of texts, made from its manifest and tokenizers alone.
+    """Codec around the graphs of a text bundle, built only from its manifest and tokenizers.
 
     Raises:
-        ValueError: the bundle is not one of texts, or a tokenizer is not as it was written.
+        ValueError: the bundle does not read text, or a tokenizer does not match its checksum.
     """
     stated = load_manifest(folder)
     if stated.tokenizer is None and stated.encoder is None and stated.vocab_size is not None:
@@ -54,7 +54,7 @@ def load_codec(folder: Path) -> TextCodec:
 
 
 def reads_text(manifest: Manifest) -> bool:
-    """True if a bundle has a tokenizer, and writes or names classes: it is not of features, ids or logits."""
+    """True if a bundle has a tokenizer, and generates text or has class names."""
     return manifest.tokenizer is not None and (manifest.model is not None or bool(manifest.labels))
 
 

@@ -1,4 +1,4 @@
-"""Comparison of what a bundle's tokenizers make of strings with what they made of them at export. NumPy only."""
+"""Comparison of a bundle's tokenizers with their behaviour at export. NumPy only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def describe(place: str, tokenizer: Tokenizer, files: Mapping[str, str]) -> dict
     `PLACE/string_K`, its ids and their text.
 
     Args:
-        files: the sha256 of the bundle's files by their paths.
+        files: sha256 of the bundle's files, by path.
     """
     stride = max(tokenizer.vocab_size // _MOST_IDS, 1)
     told = [tokenizer.decode(range(0, tokenizer.vocab_size, stride)), *_STRINGS]
@@ -41,7 +41,7 @@ def describe(place: str, tokenizer: Tokenizer, files: Mapping[str, str]) -> dict
         try:
             ids = tokenizer.encode(string)
         except ValueError:
-            continue  # It has no tokens for this one.
+            continue  # This tokenizer cannot encode this string.
         arrays[f"{place}/string_{number}"] = as_bytes(string)
         arrays[f"{place}/ids_{number}"] = np.array(ids, dtype=np.int32)
         arrays[f"{place}/text_{number}"] = as_bytes(tokenizer.decode(ids))
@@ -72,7 +72,7 @@ def as_bytes(text: str) -> NDArray[np.uint8]:
 
 
 def _difference(place: str, tokenizer: Tokenizer, files: Mapping[str, str], golden: Arrays) -> str:
-    """Difference between a tokenizer and what it was at export; empty = none."""
+    """Difference between a tokenizer and its record at export; empty = no difference."""
     stated = {name: array for name, array in golden.items() if name.startswith(f"{place}/")}
     if f"{place}/sha256" not in stated:
         raise BundleError(f"the golden file does not have {place}/sha256")
@@ -86,8 +86,8 @@ def _difference(place: str, tokenizer: Tokenizer, files: Mapping[str, str], gold
 
 
 def _greedy_difference(tokenizer: Tokenizer, golden: Arrays) -> str:
-    """Difference of the greedy text, in its first prompt or what is written after it, from that at export; empty =
-    none."""
+    """Difference of the greedy text from the one at export, in its first prompt or its continuation; empty = no
+    difference."""
     prompt = array_of(golden, "greedy/prompt_0", None)
     ids = prompt_tokens(tokenizer, array_of(golden, "greedy/prompt_text").tobytes().decode())[: len(prompt)]
     if ids != prompt.tolist():

@@ -1,4 +1,4 @@
-"""Proves a bundle: hashes, names, shapes and values against its golden file. Needs no PyTorch."""
+"""Verification of a bundle: hashes, names, shapes and values against its golden file. Does not need PyTorch."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(f
 
 
 def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: float = PROOF_SECONDS) -> Report:
-    """Checks a bundle on this machine and changes nothing in it.
+    """Verifies a bundle on this machine, read-only.
 
-    Each kind of check needs the ones before it to pass: the files are as they were hashed, and no others are there; the
-    manifest states what the model does; the tokenizers make of strings what they made of them at export; the weights
-    are those that were written; the graphs declare the manifest's names, types and dimensions; every output of the
-    encoder, and of the decoder read at once, in chunks and by the token, is within the error budget of `cases.limit`
-    of the float64 reference; greedy text is the reference's.
+    Each kind of check requires the previous ones to pass: the files match their hashes, and there are no other files;
+    the manifest agrees with the model; the tokenizers encode and decode strings as at export; the weights are
+    unchanged; the graphs declare the manifest's names, types and dimensions; every output of the encoder, and of the
+    decoder in one call, in chunks and token by token, is within the error budget `cases.limit` of the float64
+    reference; greedy text equals the reference's.
 
     Args:
-        seconds: longest that its graphs may take to load and run.
+        seconds: time limit for loading and running the graphs, in seconds.
 
     Raises:
-        ValueError: the folder is no bundle, its manifest is damaged, its proof does not end, or the provider is not
-            there.
+        ValueError: the folder is not a bundle, its manifest is damaged, verification exceeds the time limit, or the
+            provider is unavailable.
     """
     folder = Path(folder)
     check_provider(provider)
@@ -88,12 +88,12 @@ def _prove(folder: Path, provider: Provider, manifest: Manifest, golden: Arrays,
 
 
 def load_golden(folder: Path) -> Arrays:
-    """Arrays of a whole bundle's golden file, by their names in `golden.write_golden`."""
+    """Arrays of a complete bundle's golden file, by their names in `golden.write_golden`."""
     return read_golden(folder / load_manifest(folder).golden)
 
 
 def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
-    """One check for each field of the manifest that the model itself states."""
+    """One check for each field of the manifest that is determined by the model."""
     manifest = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
     try:
         stated = json.loads(array_of(golden, "model", None).tobytes())
@@ -108,7 +108,7 @@ def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
 
 
 def _check_taps(manifest: Manifest, golden: Arrays) -> Iterator[Check]:
-    """Checks that the debug twin is the file that was compared with the model at export."""
+    """Checks that the debug graph is the file that was compared with the model at export."""
     if manifest.taps is not None:
         file = manifest.taps.file
         ok = manifest.files[file] == array_of(golden, "taps/sha256", 32).tobytes().hex()
@@ -116,7 +116,7 @@ def _check_taps(manifest: Manifest, golden: Arrays) -> Iterator[Check]:
 
 
 def _check_weights(folder: Path, golden: Arrays) -> Iterator[Check]:
-    """Checks that each tensor of `weights.bin` is that of the model: a defect in one row shows in few texts."""
+    """Checks that each tensor of `weights.bin` equals the model's: a defect in one row would affect few texts."""
     path = folder / WEIGHTS_NAME
     if not path.is_file() or not path.stat().st_size:
         return

@@ -1,6 +1,6 @@
-"""A bundle as an MLflow model of flavor `pyfunc`: texts in, texts out; of other bundles, arrays in, logits out.
+"""A bundle as an MLflow model of flavor `pyfunc`: texts in, texts out; for other bundles, arrays in, logits out.
 
-The model's folder holds the bundle, its proof, and the code that runs it: where it is served, PyTorch is not needed.
+The model's folder holds the bundle, its verification report, and the code that runs it, so serving needs no PyTorch.
 
 B sequences, T tokens, F features, C classes.
 """
@@ -33,32 +33,32 @@ TYPES = {int: "long", float: "double", str: "string"}
 
 
 class ServedTexts:
-    """Answers texts, the first column of a table; the options are MLflow's params."""
+    """MLflow model that answers texts, the first column of a table; options are MLflow's params."""
 
     def __init__(self, model: TextModel) -> None:
         self.model = model
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """An answer a row.
+        """One answer per row.
 
         Raises:
-            MlflowException: where `TextModel.answer` raises ValueError.
+            MlflowException: `TextModel.answer` raised ValueError.
         """
         with _refusals():
             return self.model.answer(model_input.iloc[:, 0].tolist(), params)
 
 
 class ServedArrays:
-    """Gives the logits of a model, of tokens (B, T) or features (B, T, F), none of them padding."""
+    """MLflow model that returns the logits for tokens (B, T) or features (B, T, F), without padding."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> NDArray[np.generic]:
-        """Logits (B, C), (B, T, C) of a model that classifies each token, or (B, T, V) of one that writes.
+        """Logits (B, C), (B, T, C) of a token classifier, or (B, T, V) of a decoder.
 
         Raises:
-            MlflowException: where `Bundle.encode` raises ValueError.
+            MlflowException: `Bundle.encode` raised ValueError.
         """
         inputs = np.asarray(model_input)
         real = np.ones(inputs.shape[:2], dtype=np.bool_)
@@ -70,7 +70,7 @@ class ServedArrays:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Turns a caller's mistake into an error whose message MLflow's server passes on, without a stack trace."""
+    """Converts invalid-input errors to errors whose message MLflow's server returns, without a stack trace."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -80,7 +80,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> ServedTexts | ServedArrays:
-    """The bundle in the folder `path`: the name is MLflow's."""
+    """The bundle in the folder `path`; the function's name is defined by MLflow."""
     provider: Provider = (model_config or {}).get("provider", "cpu")
     if reads_text(load_manifest(Path(path))):
         return ServedTexts(open_text_model(path, provider=provider))
@@ -91,12 +91,12 @@ def save_model(bundle: Path, folder: Path, *, report: dict[str, Any], provider: 
     """Writes the MLflow model of a bundle to a new folder.
 
     Args:
-        report: what the bundle's verification found.
-        provider: what it is served with, unless it is loaded with another `model_config`.
+        report: verification report of the bundle.
+        provider: provider used for serving, unless overridden by `model_config` on loading.
     """
     served = _load_pyfunc(str(bundle))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what MLflow uses, and its own type hints
+        warnings.simplefilter("ignore")  # from MLflow's dependencies and its type hints
         import mlflow.pyfunc
 
         signature, example = _of_texts(served.model) if isinstance(served, ServedTexts) else _of_arrays(served.bundle)
@@ -139,7 +139,7 @@ def _of_arrays(bundle: Bundle) -> tuple[ModelSignature, Any]:
 
 
 def _requirements(bundle: Path) -> list[str]:
-    """Packages that run it, in the versions of this machine."""
+    """Packages required to run it, in the versions on this machine."""
     modules = ["numpy", "onnxruntime"]
     modules += ["sentencepiece"] if any(bundle.rglob("tokenizer.model")) else []
     modules += ["tokenizers"] if any(bundle.rglob("pretrained.json")) else []

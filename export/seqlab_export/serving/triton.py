@@ -1,13 +1,13 @@
 """A bundle as a model repository of NVIDIA Triton: an ensemble, texts in, texts out, and its three steps.
 
-    NAME/                the ensemble, which is only a configuration: `text` and options to what `text_model` answers
+    NAME/                the ensemble, which is only a configuration: `text` and options to the answers of `text_model`
     NAME_tokenizer/      texts to ids
-    NAME_model/          ids and options to ids, of tokens or classes, and scores: for clients that have ids, too
+    NAME_model/          ids and options to ids, of tokens or classes, and scores: also for clients that send ids
     NAME_detokenizer/    ids to texts
 
-The steps are models of Triton's Python backend; the decoding loop is in one of them, for an ensemble cannot loop.
-Triton may fetch each model into a folder of its own, so none reads another's files: `NAME_model/1/` holds the bundle
-and the code that runs it, the other two its manifest, its tokenizers and the few modules that read these.
+The steps are models of Triton's Python backend. `NAME_model` contains the decoding loop, since an ensemble cannot loop.
+Triton may fetch each model into a separate folder, so none reads another's files: `NAME_model/1/` holds the bundle
+and the code that runs it; the other two hold its manifest, its tokenizers and the modules that read them.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ TEXT_CODE = {
         "serving/triton_text.py",
     ),
 }
-"""Files of each package that the steps of texts need."""
+"""Files of each package that the tokenizer and detokenizer steps need."""
 
 
 class Step(NamedTuple):
     """A model of the Python backend.
 
     Attributes:
-        code: its module and its class.
-        inputs, outputs: type and dims by name; a name is the same tensor in all steps.
+        code: module and class of the step.
+        inputs, outputs: type and dims by name; a name refers to the same tensor in all steps.
     """
 
     code: tuple[str, str]
@@ -68,14 +68,14 @@ class Step(NamedTuple):
 
 
 def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider = "cpu") -> None:
-    """Writes a repository to the new folder `out`, whole or not at all.
+    """Writes a repository to the new folder `out`, all or nothing.
 
     Args:
-        name: of the ensemble, as clients call it.
-        provider: what runs the graphs.
+        name: name of the ensemble, as used by clients.
+        provider: provider that runs the graphs.
 
     Raises:
-        ValueError: the bundle is not one of texts.
+        ValueError: the bundle does not read text.
     """
     if not reads_text(manifest.load_manifest(bundle)):
         raise not_of_texts(str(bundle))
@@ -84,7 +84,7 @@ def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider =
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
         repository = Path(folder) / "repository"
         version = _write_config(repository / name, _ensemble(steps))
-        # Triton needs a folder of a version, and Git and object stores keep none that is empty.
+        # Triton needs a version folder, and Git and object stores do not keep empty folders.
         (version / ".gitkeep").touch()
         for step_name, step in steps.items():
             version = _write_config(repository / step_name, _python_model(step))
@@ -95,14 +95,14 @@ def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider =
 
 
 def _steps(model: TextModel, provider: Provider) -> dict[str, Step]:
-    """The steps in their order. N texts are N rows of ids, padded, with their lengths; an option is one value."""
+    """The steps in order. N texts are N padded rows of ids, with their lengths; an option is one value."""
     given, found = (
         {f"{kind}_ids": "TYPE_INT64 dims: [ -1, -1 ]", f"{kind}_lengths": "TYPE_INT64 dims: [ -1 ]"}
         for kind in ("input", "output")
     )
     options = {option.name: f"{TYPES[option.type]} dims: [ 1 ] optional: true" for option in model.options}
     scores = {name: f"{TYPES[kind]} dims: [ -1 ]" for name, kind in model.outputs.items() if kind is float}
-    # An ensemble has one tensor of a name, and `text` is what it is given.
+    # Tensor names are unique in an ensemble, and `text` is its input.
     (written,) = ("text_output" if name == "text" else name for name in model.outputs if name not in scores)
     texts = "TYPE_STRING dims: [ -1 ]"
     return {
@@ -121,7 +121,8 @@ def _write_config(folder: Path, lines: Iterator[str]) -> Path:
 
 
 def _ensemble(steps: Mapping[str, Step]) -> Iterator[str]:
-    """Configuration of the ensemble. Its inputs are what no step makes, its outputs what no step reads."""
+    """Configuration of the ensemble. Its inputs are tensors that no step produces, its outputs tensors that no step
+    reads."""
     read = {name: kind for step in steps.values() for name, kind in step.inputs.items()}
     made = {name: kind for step in steps.values() for name, kind in step.outputs.items()}
     yield 'platform: "ensemble"'

@@ -1,6 +1,6 @@
-"""Two steps of Triton's ensemble, texts to ids and ids to texts, and what all its steps share. No onnxruntime.
+"""Two steps of Triton's ensemble, texts to ids and ids to texts, and the base class of all steps. No onnxruntime.
 
-N texts, T the longest of a request's rows of ids.
+N texts, T longest row of ids in a request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Step(ABC):
         self.open(Path(args["model_repository"]) / args["model_version"] / "bundle")
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """A response for each request; a mistake in a request is its own response's error."""
+        """A response for each request; an invalid request gets an error response without affecting the others."""
         return [self._respond(request) for request in requests]
 
     def _respond(self, request: Any) -> Any:
@@ -58,7 +58,7 @@ class Tokenizer(Step):
 
 
 class Detokenizer(Step):
-    """`output_ids` (N, T), of tokens or classes, to texts (N,) in the output that the configuration names."""
+    """`output_ids` (N, T), of tokens or classes, to texts (N,) in the output named in the configuration."""
 
     def open(self, bundle: Path) -> None:
         self.codec = load_codec(bundle)
@@ -69,12 +69,12 @@ class Detokenizer(Step):
 
 
 def to_text(data: bytes) -> str:
-    """Decodes UTF-8; other bytes are kept for the tokenizer to take or refuse."""
+    """Decodes UTF-8; invalid bytes are kept for the tokenizer to accept or reject."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def pack(kind: str, rows: Rows) -> Tensors:
-    """`<kind>_ids` (N, T), padded on the right, and `<kind>_lengths` (N,)."""
+    """Tensors `<kind>_ids` (N, T), right-padded, and `<kind>_lengths` (N,)."""
     tokens, mask = padded_right(rows)
     return {f"{kind}_ids": tokens, f"{kind}_lengths": mask.sum(axis=1)}
 
@@ -83,7 +83,7 @@ def unpack(kind: str, tensors: Tensors) -> Rows:
     """The rows that `pack` packed.
 
     Raises:
-        ValueError: the lengths are not those of the rows.
+        ValueError: the lengths do not fit the rows.
     """
     ids, lengths = tensors[f"{kind}_ids"], tensors[f"{kind}_lengths"].tolist()
     if len(lengths) != len(ids):

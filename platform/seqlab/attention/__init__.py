@@ -1,4 +1,4 @@
-"""Softmax attention and its relatives, one idea a file."""
+"""Softmax attention and its relatives, one idea per file."""
 
 from seqlab.attention.additive import AdditiveAttention
 from seqlab.attention.alignment import Additive, AlignmentScore, Dot, General

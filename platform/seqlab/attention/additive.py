@@ -1,4 +1,4 @@
-"""Bahdanau's attention: the first, inside the loop of a recurrent decoder, which looks before each step.
+"""Bahdanau attention: a recurrent decoder that attends to the memory before each step.
 
 B batch, T query length, S memory length, D d_model.
 """
@@ -18,19 +18,19 @@ from seqlab.nn.scan import Carry, scan_over_time
 
 
 class AdditiveAttention(MemoryMixer):
-    """A GRU that looks at the memory before each step (Bahdanau et al. 2015, "Neural machine translation by jointly
+    """GRU that attends to the memory before each step (Bahdanau et al. 2015, "Neural machine translation by jointly
     learning to align and translate", section 3.1 and appendix A.2.2).
 
     a_t = softmax(score(s_{t-1}, h_j)), c_t = sum_j a_tj h_j, s_t = GRU([x_t; c_t], s_{t-1}), and the output is the
     paper's maxout of U_o s_t + V_o x_t + C_o c_t. The GRU is PyTorch's, whose reset gate acts after the recurrent
-    product. s_0 is 0, where the paper reads it off the memory.
+    product. s_0 is 0, whereas the paper computes it from the memory.
 
-    The state is `memory_k (B, S, D)`, what the score reads; `memory_v (B, S, D)`, the memory itself; `memory_mask
-    (B, S)`, and `h (B, D)`, which is s. The context follows from these.
+    The state is `memory_k (B, S, D)`, the memory as prepared by `score`; `memory_v (B, S, D)`, the memory itself;
+    `memory_mask (B, S)`; and `h (B, D)`, the GRU state s. The context is recomputed from these.
 
     Args:
-        score: called with d_model: Additive, the paper's v^T tanh(W s_{t-1} + U h_j), or Dot, plain dot attention from
-            the decoder's previous state, or General.
+        score: factory of the alignment score, called with d_model: Additive, the paper's v^T tanh(W s_{t-1} + U h_j);
+            Dot, the dot product with the decoder's previous state; or General.
     """
 
     def __init__(self, d_model: int, layer: int = 0, *, score: Callable[[int], AlignmentScore] = Additive) -> None:
@@ -45,11 +45,15 @@ class AdditiveAttention(MemoryMixer):
     def carried(self) -> Spec:
         return (Entry("h", (self.d_model,)),)
 
+    def flops(self, new: int, seen: int) -> int:
+        contexts = 2 * new * seen * self.d_model
+        return contexts + self.score.flops(new, seen, self.d_model)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """All positions at once, one step after the other: x (B, T, D) to (B, T, D), and the new state.
+        """Processes all positions step by step: x (B, T, D) to (B, T, D), and the new state.
 
         Raises:
-            ValueError: there is no state, or one that does not fit.
+            ValueError: the state is missing or does not match this mixer and batch.
         """
         state = self.begin(x, state)
         h, context, last = self._unroll(x, state, pad_mask)
@@ -63,14 +67,14 @@ class AdditiveAttention(MemoryMixer):
         return self._readout(h, x_t, context), state | {"h": h}
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
-        """(B, 1, T, S): how much each step over x (B, T, D) looks at each position of the memory. Rows sum to 1."""
+        """Attention weights (B, 1, T, S) of each step over x (B, T, D) on the memory. Rows sum to 1."""
         state = self.begin(x, state)
         h, _, _ = self._unroll(x, state, pad_mask)
         before = torch.cat((state["h"].unsqueeze(1), h[:, :-1]), dim=1)
         return self._weights(before, state).unsqueeze(1)
 
     def _unroll(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """s and c of each step, (B, T, D) each, and the last s. A pad leaves s as it is."""
+        """s and c of each step, (B, T, D) each, and the last s. Padding leaves s unchanged."""
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
 
         def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
@@ -85,18 +89,18 @@ class AdditiveAttention(MemoryMixer):
         return h, context, last
 
     def _next(self, x_t: Tensor, h: Tensor, state: State) -> tuple[Tensor, Tensor]:
-        """s_t and c_t, (B, D) each, of x_t (B, D) and s_{t-1}."""
+        """s_t and c_t, (B, D) each, from x_t (B, D) and s_{t-1}."""
         weights = self._weights(h.unsqueeze(1), state)
         context = (weights @ state["memory_v"].to(h.dtype)).squeeze(1)
         return self.cell(torch.cat((x_t, context), dim=-1), h), context
 
     def _weights(self, h: Tensor, state: State) -> Tensor:
-        """(B, T, S), for s of the steps before, (B, T, D)."""
+        """Attention weights (B, T, S) for the previous steps' s (B, T, D)."""
         scores = self.score(h, state["memory_k"].to(h.dtype))
         return masked_softmax(scores, state["memory_mask"].unsqueeze(1))
 
     def _readout(self, h: Tensor, x: Tensor, context: Tensor) -> Tensor:
-        """The larger one of each two of 2 D (Goodfellow et al. 2013, "Maxout networks")."""
+        """Maxout over pairs of the 2 D channels (Goodfellow et al. 2013, "Maxout networks")."""
         pairs = self.out_proj(torch.cat((h, x.to(h.dtype), context), dim=-1))
         y: Tensor = torch.maximum(pairs[..., ::2], pairs[..., 1::2])
         return y

@@ -1,4 +1,4 @@
-"""Alignment of a recurrent decoder's state with a memory: scores, and a window around a predicted position.
+"""Alignment of a recurrent decoder's state with a memory: alignment scores, and a window around a predicted position.
 
 B batch, T query length, S memory length, D d_model.
 """
@@ -14,23 +14,27 @@ from seqlab.nn.padding import real_positions
 
 
 class AlignmentScore(nn.Module, ABC):
-    """A score of each decoder state with each position of a memory, constructed as `Score(d_model)`."""
+    """Alignment score of decoder states with memory positions, constructed as `Score(d_model)`."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
 
     @abstractmethod
     def read(self, memory: Tensor) -> Tensor:
-        """Reads a memory (B, S, D) once for all decoder states: (B, S, D)."""
+        """Preprocesses a memory (B, S, D) once for all decoder states; returns (B, S, D)."""
+
+    def flops(self, new: int, seen: int, d_model: int) -> int:
+        """FLOPs of the scores of one sequence, as in `Mixer.flops`; the default is the cost of inner products."""
+        return 2 * new * seen * d_model
 
     @abstractmethod
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
-        """Scores (B, T, S) of decoder states h (B, T, D) with the output of `read`."""
+        """Scores (B, T, S) of decoder states h (B, T, D) against the output of `read`."""
 
 
 class Additive(AlignmentScore):
     """v^T tanh(W s + U h_j) (Bahdanau et al. 2015, appendix A.1.2); Luong et al. 2015 (equation 8) write [W, U] as one
-    matrix and call it "concat". v starts at 0, as in the former: every position weighs the same."""
+    matrix and call it "concat". v is initialised to 0, as in the former, so attention starts out uniform."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -42,6 +46,9 @@ class Additive(AlignmentScore):
         keys: Tensor = self.k_proj(memory)
         return keys
 
+    def flops(self, new: int, seen: int, d_model: int) -> int:
+        return 0  # a product with one vector
+
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
         return torch.tanh(self.q_proj(h).unsqueeze(2) + read.unsqueeze(1)) @ self.v
 
@@ -50,7 +57,7 @@ class Dot(AlignmentScore):
     """h_t^T h_s (Luong et al. 2015, equation 8)."""
 
     def read(self, memory: Tensor) -> Tensor:
-        # A copy, as no two entries of a state may be one tensor: each is an output of its own in a graph.
+        # A copy, since state entries must not alias: each is a separate output of an exported graph.
         return memory.clone()
 
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
@@ -75,11 +82,11 @@ class General(AlignmentScore):
 class PredictedWindow(nn.Module):
     """Local attention with predictive alignment, "local-p" (Luong et al. 2015, section 3.2, equations 9 and 10).
 
-    Positions at most `width` from p_t = S sigmoid(v^T tanh(W h_t)) are seen, their weights multiplied by
-    exp(-(s - p_t)^2 / (2 sigma^2)), sigma = width / 2. S is the number of real tokens, which are at 0 .. S - 1.
+    Only positions within `width` of p_t = S sigmoid(v^T tanh(W h_t)) are visible. Their weights are multiplied by
+    exp(-(s - p_t)^2 / (2 sigma^2)), sigma = width / 2. S is the number of real tokens, at positions 0 .. S - 1.
 
     Args:
-        width: the paper's D, at least 1.
+        width: half-width of the window, the paper's D, at least 1.
     """
 
     def __init__(self, d_model: int, width: int) -> None:
@@ -91,7 +98,8 @@ class PredictedWindow(nn.Module):
         self.v = nn.Parameter(torch.randn(d_model) * d_model**-0.5)
 
     def forward(self, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask of visible positions and their factors, (B, T, S) each, from h (B, T, D) and a memory's mask (B, S)."""
+        """Mask of visible positions and their Gaussian factors, (B, T, S) each, for h (B, T, D) and a memory's mask
+        (B, S)."""
         predicted = torch.sigmoid(torch.tanh(self.in_proj(h)) @ self.v) * mask.sum(dim=1, keepdim=True)
         distance = real_positions(None, mask, mask).unsqueeze(1) - predicted.unsqueeze(-1)
         seen = mask.unsqueeze(1) & (distance.abs() <= self.width)

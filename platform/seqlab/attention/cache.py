@@ -1,10 +1,10 @@
-"""The state of attention: what is kept of each key, in three kinds of cache.
+"""KV caches of attention, of three kinds.
 
-One grows by T keys a call: what is new stands behind what was, pads among both, and `key_mask` says which are real. So
-rows of a batch stay side by side, whatever their lengths, and a call costs one copy. One holds the last W real keys,
-the latest last; how many of its places are taken follows from `position`. One has room for C real keys, each at the
-place of its position, and is written in place by a runtime that can: pads are not stored, and behind `position` stands
-nothing that may be read. Which one a mixer has is what it declares (`cache_spec`), never what a state looks like.
+A growing cache appends T keys per call, padding included; `key_mask` marks the real ones. Rows of different lengths
+stay aligned, and a call costs one copy. A window cache holds the last W real keys, the latest last; `position` gives
+the number of slots in use. A fixed-capacity cache has C slots, holds each real key at the slot of its position, and can
+be updated in place by a runtime; it stores no padding, and slots from `position` on must not be read. The mixer's
+declaration (`cache_spec`) decides which kind is used, never the shape of a state.
 
 B batch, T query length, S key length, W window, C capacity.
 """
@@ -25,14 +25,14 @@ KEY_MASK = Entry("key_mask", ("S",), torch.bool, kind="counter")
 
 
 class Keys(NamedTuple):
-    """All keys that the queries of one call could attend to.
+    """All keys that the queries of one call may attend to.
 
     Attributes:
-        entries: what the cache keeps of each, (B, ..., S, K), those of earlier calls first.
-        q_positions: (B or 1, T), the positions of the queries, counting real tokens.
-        k_positions: (B or 1, S).
-        mask: (B, S) bool, True = a real token; None where all are.
-        own: (B or 1, T), the place of each query's own key among them.
+        entries: cached tensors (B, ..., S, K) by name, keys of earlier calls first.
+        q_positions: (B or 1, T), positions of the queries, counting real tokens.
+        k_positions: (B or 1, S), positions of the keys.
+        mask: (B, S) bool, True = a real token; None = all are real.
+        own: (B or 1, T), index of each query's own key among the keys.
         state: the new state.
     """
 
@@ -45,12 +45,12 @@ class Keys(NamedTuple):
 
 
 def cache_spec(rows: dict[str, tuple[int, ...]], window: int | None, capacity: int | None) -> Spec:
-    """The state of a cache.
+    """State entries of a cache.
 
     Args:
-        rows: the shapes (..., K) of what is kept of one key.
-        window: W; None = every key is kept.
-        capacity: C, where these have room from the start; None = they grow.
+        rows: shapes (..., K) of the cached tensors for one key, by name.
+        window: number of keys W to keep; None = all keys.
+        capacity: number of preallocated slots C when all keys are kept; None = the cache grows.
     """
     if window is not None:
         return POSITION, *(Entry(name, (*row[:-1], window, row[-1]), kind="window") for name, row in rows.items())
@@ -60,10 +60,10 @@ def cache_spec(rows: dict[str, tuple[int, ...]], window: int | None, capacity: i
 
 
 def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None, length: int | str) -> Keys:
-    """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K).
+    """Appends the keys of x (B, T, D), whose cache entries are `new` (B, ..., T, K), to the keys of a state.
 
     Args:
-        length: how many keys the cache is declared to keep: W, "C" or "S".
+        length: declared length of the cache: W, "C" or "S".
     """
     start = None if state is None else state["position"]
     q_positions = real_positions(start, pad_mask, x)
@@ -93,7 +93,7 @@ def _in_places(
     capacity = next(state[name].shape[-2] for name in new)
     source = now = torch.arange(x.shape[1], device=x.device)[None]
     if pad_mask is not None:
-        # A pad writes what the real token nearest to it writes, and where.
+        # A pad repeats the write of its nearest real token: same slot, same content.
         pads = leading_pads(pad_mask)[:, None]
         now = (now - pads).clamp(min=0).minimum(end - start - 1).clamp(min=0)
         source = (now + pads).clamp(max=x.shape[1] - 1)
@@ -101,7 +101,7 @@ def _in_places(
     entries = {}
     for name, entry in new.items():
         if pad_mask is not None:
-            # A row of pads alone writes what is there.
+            # A row of padding only rewrites the existing content.
             here = _like(entry, end > start)
             entry = torch.where(here, _take(entry, source), _take(state[name], place))
         index = _like(entry, place).expand_as(entry)
@@ -133,7 +133,7 @@ def _in_window(
     if pad_mask is None:
         kept = {name: entry[..., -window:, :] for name, entry in entries.items()}
     else:
-        # The last W real keys: old ones move up by as many places as new ones come.
+        # The last W real keys: old keys shift left by the number of new ones.
         count = count_real(pad_mask, x)[:, None]
         from_new = count - window + place
         source = torch.where(from_new >= 0, window + leading_pads(pad_mask)[:, None] + from_new, count + place)
@@ -142,15 +142,15 @@ def _in_window(
 
 
 def _last(length: int, x: Tensor) -> Tensor:
-    """The last T of so many places, (1, T), for x (B, T, D)."""
+    """Indices of the last T of `length` keys, (1, T), for x (B, T, D)."""
     return torch.arange(length - x.shape[1], length, device=x.device)[None]
 
 
 def _take(entry: Tensor, source: Tensor) -> Tensor:
-    """entry (B, ..., S, K) at times `source` (B, W)."""
+    """Gathers an entry (B, ..., S, K) at the indices `source` (B, W)."""
     return entry.gather(-2, _like(entry, source).expand(*entry.shape[:-2], -1, entry.shape[-1]))
 
 
 def _like(entry: Tensor, times: Tensor) -> Tensor:
-    """(B, W) as (B, 1, ..., W, 1), which goes with entries (B, ..., S, K)."""
+    """Reshapes (B, W) to (B, 1, ..., W, 1), which broadcasts with entries (B, ..., S, K)."""
     return times.view(times.shape[0], *[1] * (entry.dim() - 3), times.shape[1], 1)

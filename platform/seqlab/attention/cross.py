@@ -1,4 +1,4 @@
-"""Cross-attention: queries of one sequence, keys and values of another.
+"""Cross-attention: queries from one sequence, keys and values from another.
 
 B batch, T query length, S memory length, D d_model, H heads, K head_dim.
 """
@@ -17,16 +17,17 @@ from seqlab.nn.heads import check_grouped_heads, join_heads, part_of, repeat_hea
 
 class CrossAttention(MemoryMixer):
     """Attention from each position to an encoder's memory (Vaswani et al. 2017, section 3.2.3, "encoder-decoder
-    attention"), grouped-query with fewer key-value heads (Ainslie et al. 2023). No position sees another.
+    attention"), grouped-query if there are fewer key-value heads (Ainslie et al. 2023). Positions of x do not see each
+    other.
 
-    The state is the memory's keys and values, `memory_k` and `memory_v (B, num_kv_heads, S, K)`, and `memory_mask
-    (B, S)`: constants. Nothing else is carried, so `state_size` is 0.
+    The state holds the memory's keys and values, `memory_k` and `memory_v (B, num_kv_heads, S, K)`, and `memory_mask
+    (B, S)`. All are constant, so `state_size` is 0.
 
     Args:
-        num_heads: query heads; must divide d_model.
-        num_kv_heads: key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
+        num_heads: number of query heads; must divide d_model.
+        num_kv_heads: number of key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
         bias: whether the projections have biases.
-        dropout: on the attention weights, in training.
+        dropout: dropout probability on the attention weights, in training.
     """
 
     cuts: ClassVar[Cuts] = {"q_proj": "columns", "k_proj": "columns", "v_proj": "columns", "out_proj": "rows"}
@@ -63,14 +64,17 @@ class CrossAttention(MemoryMixer):
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return split_heads(self.k_proj(memory), self.head_dim), split_heads(self.v_proj(memory), self.head_dim)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 4 * new * seen * self.num_heads * self.head_dim
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """All positions at once: x (B, T, D) to (B, T, D), and the state as it was.
+        """Processes all positions at once: x (B, T, D) to (B, T, D). The state is returned unchanged.
 
         Raises:
-            ValueError: there is no state, or one that does not fit.
+            ValueError: the state is missing or does not match this mixer and batch.
         """
         state = self.begin(x, state)
-        # One row a query: not every runtime broadcasts a mask.
+        # One mask row per query, since not every runtime broadcasts masks.
         attn_mask = state["memory_mask"][:, None, None, :].expand(-1, -1, x.shape[1], -1)  # (B, 1, T, S)
         heads = F.scaled_dot_product_attention(
             split_heads(self.q_proj(x), self.head_dim),
@@ -88,7 +92,7 @@ class CrossAttention(MemoryMixer):
         return y.squeeze(1), state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
-        """(B, H, T, S): how much each position of x (B, T, D) attends to each of the memory. Rows sum to 1."""
+        """Attention weights (B, H, T, S) of x (B, T, D) over the memory. Rows sum to 1."""
         state = self.begin(x, state)
         q = split_heads(self.q_proj(x), self.head_dim)
         # (B, H, T, K) @ (B, H, K, S)

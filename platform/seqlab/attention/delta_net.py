@@ -1,4 +1,4 @@
-"""The delta rule: a write replaces what the key held (Yang et al. 2024).
+"""The delta rule: a write replaces the value stored under its key (Yang et al. 2024).
 
 B batch, T length, D d_model, H heads, K head_dim, W convolution width.
 """
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import RMSNorm
 from seqlab.nn.updates import Updates
 
@@ -19,18 +19,19 @@ from seqlab.nn.updates import Updates
 class DeltaNet(LinearFamily):
     """Yang et al. 2024, "Parallelizing Linear Transformers with the Delta Rule", sections 2.2 and 3.3:
     S_t = S_{t-1} + beta_t k_t (v_t - S_{t-1}^T k_t)^T and o_t = S_t^T q_t / sqrt(K), with q_t and k_t the unit vectors
-    along swish(conv(W x)), v_t = swish(conv(W x)) and beta_t = sigmoid(W x); then y = W_o norm(o), the root mean
-    square norm of each head.
+    along swish(conv(W x)), v_t = swish(conv(W x)) and beta_t = sigmoid(W x); then y = W_o norm(o), with an RMS norm
+    per head.
 
-    The state is that of `LinearFamily`.
+    The state is documented in `LinearFamily`.
 
     Args:
-        num_heads: must divide d_model.
-        conv_width: W; None = no convolution, and then no swish of queries, keys and values.
-        negative_eigenvalues: beta reaches 2, and a write can turn what it finds around (Grazzi et al. 2024).
+        num_heads: number of heads; must divide d_model.
+        conv_width: kernel width W; None = no convolution, and no swish of queries, keys and values either.
+        negative_eigenvalues: whether beta ranges up to 2, so that a write can negate the stored value (Grazzi et al.
+            2024).
 
     Raises:
-        ValueError: a number of heads that does not divide d_model.
+        ValueError: num_heads does not divide d_model.
     """
 
     def __init__(
@@ -49,6 +50,9 @@ class DeltaNet(LinearFamily):
         self.beta_proj = nn.Linear(d_model, num_heads, bias=False)
         self.head_norm = RMSNorm(self.head_dim, eps=1e-5)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, writers=1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)

@@ -1,4 +1,4 @@
-"""Differential attention: the difference of two attention maps, in which what both see in vain cancels.
+"""Differential attention: the difference of two attention maps, which cancels noise common to both.
 
 B batch, T query length, S key length, D d_model, H heads, K head_dim.
 """
@@ -20,19 +20,19 @@ from seqlab.positions.base import NoPositions, PositionalEncoding
 
 class DifferentialAttention(SelfAttention):
     """(softmax(Q1 K1^T / sqrt(K)) - lambda softmax(Q2 K2^T / sqrt(K))) V (Ye et al. 2024, "Differential Transformer",
-    equations 1 to 3), each head's output normed and scaled by 1 - lambda_init.
+    equations 1 to 3), with each head's output normalised and scaled by 1 - lambda_init.
 
-    lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + lambda_init, one for all heads of a layer, with
+    lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + lambda_init, shared by all heads of a layer, with
     lambda_init = 0.8 - 0.6 exp(-0.3 layer), layer = 0, 1, ... A head has two queries and two keys of K channels and
-    a value of 2 K, so that as many parameters as attention's make half as many heads of the same K.
+    a value of 2 K channels. At equal parameter count and K it therefore has half as many heads as standard attention.
 
-    The state is the cache: `position (B,)`, `key_mask (B, S)`, `k (B, 2 num_kv_heads, S, K)`, whose first half are the
+    The state is the cache: `position (B,)`, `key_mask (B, S)`, `k (B, 2 num_kv_heads, S, K)`, whose first half holds
     K1, and `v (B, num_kv_heads, S, 2 K)`.
 
     Args:
-        num_heads: H, of d_model / 2 H = K channels each, which must divide.
-        num_kv_heads: key and value heads; must divide num_heads. None = num_heads.
-        dropout: on both attention maps, in training.
+        num_heads: number of heads H, with K = d_model / (2 H) channels each; 2 H must divide d_model.
+        num_kv_heads: number of key and value heads; must divide num_heads. None = num_heads.
+        dropout: dropout probability on both attention maps, in training.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class DifferentialAttention(SelfAttention):
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
-        """An encoding sees H heads of K channels, once for each of the two maps."""
+        """Attaches an encoding for H heads of K channels; it is applied to each of the two maps."""
         if positions.weighs_values:
             raise ValueError(
                 f"{type(positions).__name__} adds to the values of each key, which {type(self).__name__} has twice as "
@@ -78,11 +78,14 @@ class DifferentialAttention(SelfAttention):
         positions.attach(self.num_heads, self.head_dim)
         self.scoring = self.scoring._replace(positions=positions)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * self.flops_of_heads(new, seen, self.num_heads, self.head_dim, 2 * self.head_dim)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
         first, second = (self.attend(q_half, k_half, keys.entries["v"], keys) for q_half, k_half in _halves(q, keys))
         heads = first - self._lambda().to(first.dtype) * second
-        # In mixed precision the gains are float32, and the norm is computed as they are.
+        # The norm is computed in the dtype of its gains, which is float32 in mixed precision.
         normed = self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.lambda_init)
         y: Tensor = self.out_proj(join_heads(normed))
         return y, keys.state
@@ -92,7 +95,7 @@ class DifferentialAttention(SelfAttention):
         return y.squeeze(1), new_state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
-        """(B, H, T, S): the difference of the two maps of x (B, T, D). Rows sum to 1 - lambda, some are negative."""
+        """Difference (B, H, T, S) of the two maps of x (B, T, D). Rows sum to 1 - lambda; entries can be negative."""
         q, keys = self._project(x, state, pad_mask)
         maps = []
         for q_half, k_half in _halves(q, keys):
@@ -101,12 +104,12 @@ class DifferentialAttention(SelfAttention):
         return maps[0] - self._lambda().to(maps[0].dtype) * maps[1]
 
     def _lambda(self) -> Tensor:
-        """A scalar (equation 2)."""
+        """Scalar lambda (equation 2)."""
         first, second = (self.lambda_q1 * self.lambda_k1).sum(), (self.lambda_q2 * self.lambda_k2).sum()
         return first.exp() - second.exp() + self.lambda_init
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
-        """Queries (B, 2 H, T, K), first all Q1 and then all Q2, and all keys and values that they may see."""
+        """Queries (B, 2 H, T, K), all Q1 before all Q2, and the keys and values visible to them."""
         q, k = (split_heads(proj(x), self.head_dim) for proj in (self.q_proj, self.k_proj))
         v = split_heads(self.v_proj(x), 2 * self.head_dim)
         q, k = self.rotated(q, k, x, state, pad_mask)

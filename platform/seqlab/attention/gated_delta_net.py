@@ -1,4 +1,4 @@
-"""The delta rule with a decay: a write replaces what the key held, and everything fades (Yang et al. 2024).
+"""The gated delta rule: a write replaces the value stored under its key, and the whole state decays (Yang et al. 2024).
 
 B batch, T length, D d_model, H heads, K head_dim, V value width, W convolution width.
 """
@@ -13,7 +13,7 @@ from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
 from seqlab.nn.init import log_uniform_steps, uniform_rates
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import RMSNorm
 from seqlab.nn.updates import Updates
 
@@ -21,20 +21,20 @@ from seqlab.nn.updates import Updates
 class GatedDeltaNet(LinearFamily):
     """Yang et al. 2024, "Gated Delta Networks", equation 10 and figure 1: S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1}
     + beta_t k_t v_t^T and o_t = S_t^T q_t / sqrt(K), with alpha_t = exp(-exp(a) softplus(W x_t + b)), the decay of
-    Mamba-2; q, k, v and beta as in `DeltaNet`; y = W_o (swish(W_g x) * norm(o)), the root mean square norm of each
-    head.
+    Mamba-2; q, k, v and beta as in `DeltaNet`; y = W_o (swish(W_g x) * norm(o)), with an RMS norm per head.
 
-    The state is that of `LinearFamily`.
+    The state is documented in `LinearFamily`.
 
     Args:
-        num_heads: H.
-        head_dim: K; None = d_model / num_heads.
-        expand: V / K; the paper has 2.
-        conv_width: W; None = no convolution, and then no swish of queries, keys and values.
-        negative_eigenvalues: beta reaches 2, and a write can turn what it finds around (Grazzi et al. 2024).
+        num_heads: number of heads H.
+        head_dim: key width K; None = d_model / num_heads.
+        expand: ratio V / K of value width to key width; 2 in the paper.
+        conv_width: kernel width W; None = no convolution, and no swish of queries, keys and values either.
+        negative_eigenvalues: whether beta ranges up to 2, so that a write can negate the stored value (Grazzi et al.
+            2024).
 
     Raises:
-        ValueError: a number of heads that does not divide d_model, where no head_dim is given.
+        ValueError: head_dim is None and num_heads does not divide d_model.
     """
 
     def __init__(
@@ -63,6 +63,9 @@ class GatedDeltaNet(LinearFamily):
         self.gate_proj = nn.Linear(d_model, value_width, bias=False)
         self.head_norm = RMSNorm(self.value_dim, eps=1e-5)
         self.out_proj = nn.Linear(value_width, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, writers=1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)

@@ -1,4 +1,4 @@
-"""Gated linear attention: each channel of the keys forgets at a rate of its own (Yang et al. 2023).
+"""Gated linear attention: each key channel has its own data-dependent decay (Yang et al. 2023).
 
 B batch, T length, D d_model, H heads, K head_dim, V value width.
 """
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqlab.attention.linear_family import LinearFamily
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import RMSNorm
 from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.updates import Updates
@@ -21,18 +21,18 @@ from seqlab.nn.updates import Updates
 class GatedLinearAttention(LinearFamily):
     """Yang et al. 2023, "Gated Linear Attention", section 4.4: S_t = diag(alpha_t) S_{t-1} + k_t v_t^T and
     o_t = S_t^T q_t / sqrt(K) with alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16); then y = W_o (swish(W_g x) * norm(o)),
-    the norm over each head (the root mean square one of the authors' code).
+    with an RMS norm per head, as in the authors' code.
 
-    The state is that of `LinearFamily`.
+    The state is documented in `LinearFamily`.
 
     Args:
-        num_heads: must divide d_model.
-        head_dim: K; None = half of V, as in the paper, where V = d_model / num_heads.
-        gate_rank: rows of W_1.
-        conv_width: W of a short convolution of queries, keys and values; None = none.
+        num_heads: number of heads; must divide d_model.
+        head_dim: key width K; None = half of the value width V = d_model / num_heads, as in the paper.
+        gate_rank: number of rows of W_1.
+        conv_width: kernel width of a short convolution over queries, keys and values; None = no convolution.
 
     Raises:
-        ValueError: a number of heads that does not divide d_model.
+        ValueError: num_heads does not divide d_model.
     """
 
     TEMPERATURE = 16.0
@@ -58,6 +58,9 @@ class GatedLinearAttention(LinearFamily):
         self.gate_proj = nn.Linear(d_model, d_model, bias=False)
         self.head_norm = RMSNorm(self.value_dim, eps=1e-5)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, triangular=True)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)

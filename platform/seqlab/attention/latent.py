@@ -1,4 +1,4 @@
-"""Multi-head latent attention: one short vector is cached a token, and every head's keys and values are read from it.
+"""Multi-head latent attention: caches one compressed vector per token, shared by all heads' keys and values.
 
 B batch, T query length, S key length, D d_model, H heads, K head_dim, R rope_head_dim, C kv_rank.
 """
@@ -22,20 +22,21 @@ class LatentAttention(SelfAttention):
     """Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, equations 9 to 19), with the RMS norms
     of its section 3.1.2 on the compressed vectors.
 
-    A token's keys and values are up-projections of c = norm(W x), C numbers; positions go into R more channels of each
-    query and one more key of R that all heads share. `forward` writes keys and values out; `step` does not: it takes
-    the up-projection of keys to the query instead, and that of values to the output.
+    A token's keys and values are up-projections of c = norm(W x) with C channels. Positions are encoded in R extra
+    channels of each query and in one R-channel key shared by all heads. `forward` materialises keys and values;
+    `step` instead absorbs the key up-projection into the query and the value up-projection into the output.
 
-    The state is the cache: `position (B,)`, `key_mask (B, S)` and `latent (B, S, C + R)`: per token C + R numbers,
-    where attention keeps 2 H K.
+    The state is the cache: `position (B,)`, `key_mask (B, S)` and `latent (B, S, C + R)`. It holds C + R numbers per
+    token, compared with 2 H K for standard attention.
 
     Args:
-        num_heads: H.
-        head_dim: K, of queries, keys and values before the R channels; None = d_model / num_heads, which must divide.
-        kv_rank: C; None = 4 K, as the paper's.
-        q_rank: queries are compressed to so many numbers too; None = they are not.
-        rope_head_dim: R, the channels that a rotary encoding rotates; None = K / 2, as the paper's.
-        dropout: on the attention weights, in training.
+        num_heads: number of heads H.
+        head_dim: channels K of queries, keys and values, without the R rotary channels; None = d_model / num_heads,
+            which must be a whole number.
+        kv_rank: channels C of the compressed key-value vector; None = 4 K, as in the paper.
+        q_rank: channels of the compressed query vector; None = queries are not compressed.
+        rope_head_dim: channels R that a rotary encoding rotates; None = K / 2, as in the paper.
+        dropout: dropout probability on the attention weights, in training.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class LatentAttention(SelfAttention):
         self.out_proj = nn.Linear(num_heads * self.head_dim, d_model, bias=False)
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
-        """A rotary encoding sees the R channels only, one of scores whole queries and keys."""
+        """Attaches rotary encodings to the R rotary channels only, and score biases to whole queries and keys."""
         if positions.weighs_values:
             raise ValueError(
                 f"{type(positions).__name__} adds to the values of each key, which {type(self).__name__} reads from a "
@@ -84,6 +85,13 @@ class LatentAttention(SelfAttention):
         positions.attach(self.num_heads, self.rope_head_dim if rotary else self.head_dim + self.rope_head_dim)
         self.scoring = self.scoring._replace(positions=positions)
 
+    def flops(self, new: int, seen: int) -> int:
+        if new == 1:  # a decode step attends to the compressed cache directly
+            widths = self.kv_rank + self.rope_head_dim, self.kv_rank
+        else:
+            widths = self.head_dim + self.rope_head_dim, self.head_dim
+        return self.flops_of_heads(new, seen, self.num_heads, *widths)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
         k, v = self._expanded(keys)
@@ -92,13 +100,13 @@ class LatentAttention(SelfAttention):
         return y, keys.state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        """One position. With an encoding that biases the scores keys and values are written out here too."""
+        """Decode step. With an encoding that biases the scores, keys and values are materialised here too."""
         if self.scoring.positions.acts_on == "attention scores":
             y, new_state = self.forward(x_t.unsqueeze(1), state)
             return y.squeeze(1), new_state
         q, keys = self._project(x_t.unsqueeze(1), state, None)
         latent = keys.entries["latent"]
-        # q W c = (q W) c: one key for all heads, so that these are as many queries of one head.
+        # q W c = (q W) c: all heads share one key, so they act as H queries of a single head.
         # (B, 1, H, K) and (B, 1, H, R)
         plain, rotated = torch.split(q.transpose(1, 2), [self.head_dim, self.rope_head_dim], dim=-1)
         # (H, K, C) each
@@ -124,7 +132,7 @@ class LatentAttention(SelfAttention):
         return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
-        """Queries (B, H, T, K + R), the last R channels rotated, and the cache (B, S, C + R) that they may see."""
+        """Queries (B, H, T, K + R) with the last R channels rotated, and the visible cache (B, S, C + R)."""
         compressed = x if self.q_down_proj is None else _normed(self.q_norm, self.q_down_proj(x))
         q = split_heads(self.q_proj(compressed), self.head_dim + self.rope_head_dim)
         latent, k_rope = torch.split(self.kv_down_proj(x), [self.kv_rank, self.rope_head_dim], dim=-1)
@@ -141,12 +149,12 @@ class LatentAttention(SelfAttention):
         """Keys (B, H, S, K + R) and values (B, H, S, K)."""
         latent, k_rope = torch.split(keys.entries["latent"], [self.kv_rank, self.rope_head_dim], dim=-1)
         k, v = (split_heads(proj(latent), self.head_dim) for proj in (self.k_proj, self.v_proj))
-        # The shared key (B, 1, S, R) beside those of each head (B, H, S, K).
+        # Each head's keys (B, H, S, K), concatenated with the shared rotary key (B, 1, S, R).
         return torch.cat((k, k_rope.unsqueeze(1).expand(-1, self.num_heads, -1, -1)), dim=-1), v
 
 
 def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:
-    """In mixed precision the gains are float32, and the norm is computed as they are."""
+    """Applies a norm in the dtype of its gains, which is float32 in mixed precision."""
     assert isinstance(norm, nn.RMSNorm)
     y: Tensor = norm(x.to(norm.weight.dtype))
     return y

@@ -22,20 +22,20 @@ FeatureMap = Literal["elu", "relu", "softmax"]
 
 class LinearAttention(LinearFamily):
     """Katharopoulos et al. 2020, "Transformers are RNNs", equations 16-20: S_t = S_{t-1} + phi(k_t) v_t^T,
-    z_t = z_{t-1} + phi(k_t), and y_t = S_t^T phi(q_t) / (z_t . phi(q_t) + 1e-6), the small number as in their code.
+    z_t = z_{t-1} + phi(k_t), and y_t = S_t^T phi(q_t) / (z_t . phi(q_t) + 1e-6), with the epsilon of the authors' code.
 
-    The state is that of `LinearFamily`, `s (B, H, K, K + 1)` being S, and z as its last column. Nothing is ever
-    forgotten.
+    The state is documented in `LinearFamily`; `s (B, H, K, K + 1)` holds S with z as its last column. There is no
+    decay.
 
     Args:
-        num_heads: must divide d_model.
+        num_heads: number of heads; must divide d_model.
         feature_map: phi. "elu": elu(x) + 1 (their equation 7); "relu" (Kasai et al. 2021); "softmax" over the
             channels (Zhang et al. 2024).
-        conv_width: W of a short convolution of queries, keys and values; None = none.
+        conv_width: kernel width of a short convolution over queries, keys and values; None = no convolution.
         bias: whether the projections have biases.
 
     Raises:
-        ValueError: a number of heads that does not divide d_model, or another feature map.
+        ValueError: num_heads does not divide d_model, or the feature map is unknown.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LinearAttention(LinearFamily):
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)
         ones = torch.ones_like(v[..., :1])
-        # z is read as one more value, which is 1.
+        # z is accumulated as one extra value channel that is always 1.
         updates = Updates(self._features(q), self._features(k), torch.cat((v, ones), dim=-1), torch.zeros_like(ones))
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         heads_y = o[..., :-1] / (o[..., -1:] + 1e-6)

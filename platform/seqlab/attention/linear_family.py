@@ -1,4 +1,4 @@
-"""Common base of linear attention mixers: queries, keys and values, and a matrix of them as the state.
+"""Common base of linear attention mixers: query, key and value projections, and a matrix-valued state.
 
 B batch, T length, D d_model, H heads, K key width, V value width, W convolution width.
 """
@@ -10,20 +10,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
+from seqlab.nn.matrix_recurrence import recurrence_flops
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
 
 
 class LinearFamily(RecurrentMixer):
-    """A subclass gives `mix`: what it projects, how it updates the matrix, and what it makes of the readings.
+    """Base class of linear attention; a subclass implements `mix`: projections, matrix updates and outputs.
 
-    The state is `s (B, H, K, V)` and, where there is a short convolution, before it `conv (B, W - 1, H (2 K + V))`,
-    the last projected inputs.
+    The state is `s (B, H, K, V)`, preceded by `conv (B, W - 1, H (2 K + V))`, the last projected inputs, if there is a
+    short convolution.
 
     Args:
-        head_dim, value_dim: K and V of the projections.
-        columns: V of the matrix, where it holds more than values; None = value_dim.
-        conv_width: W of a short causal convolution of queries, keys and values, and swish after it; None = none.
+        head_dim, value_dim: widths K and V of the projections.
+        columns: number of columns of the matrix, if it holds more than the values; None = value_dim.
+        conv_width: kernel width W of a short causal convolution over queries, keys and values, followed by swish;
+            None = no convolution.
         bias: whether the projections have biases.
     """
 
@@ -58,12 +60,15 @@ class LinearFamily(RecurrentMixer):
         q, k, v = (torch.unflatten(part, -1, (self.num_heads, -1)) for part in parts)  # (B, T, H, ...) each
         return q, k, v, conv_state
 
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.columns)
+
     def state_spec(self) -> Spec:
         s = Entry("s", (self.num_heads, self.head_dim, self.columns))
         return (self.conv.entry, s) if self.looks_back else (s,)
 
 
 def unit(x: Tensor) -> Tensor:
-    """x (..., K) divided by its length, with the delta rule's authors' 1e-6 inside the root; in at least float32."""
+    """L2-normalises x (..., K) in at least float32, with 1e-6 inside the root as in the delta rule's original code."""
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     return x * (x.square().sum(dim=-1, keepdim=True) + 1e-6).rsqrt()

@@ -1,4 +1,4 @@
-"""Mamba-2: a state space that is linear attention with a decay a head (Dao & Gu 2024).
+"""Mamba-2: a state space model equivalent to linear attention with one decay per head (Dao & Gu 2024).
 
 B batch, T length, D d_model, H heads, P head_dim, N d_state, G groups, W convolution width.
 """
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.init import log_uniform_steps, uniform_rates
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
 from seqlab.nn.updates import Updates
@@ -19,22 +19,22 @@ from seqlab.nn.updates import Updates
 
 class Mamba2(RecurrentMixer):
     """Dao & Gu 2024, "Transformers are SSMs", sections 6 and 7: with (z, u, dt) = W_in x, (v, k, q) =
-    swish(conv(u) + b), d_t = softplus(dt + b_dt) and a < 0 a number a head,
+    swish(conv(u) + b), d_t = softplus(dt + b_dt) and one scalar a < 0 per head,
 
     S_t = exp(d_t a) S_{t-1} + d_t k_t v_t^T,   o_t = S_t^T q_t + skip v_t,   y = W_o norm(o * swish(z)).
 
-    The paper's x, B and C are v, k and q here; the norm is the root mean square one over each group's channels. The
-    state is `conv (B, W - 1, D expand + 2 G N)`, the last inputs u, and `s (B, H, N, P)`.
+    The paper's x, B and C are v, k and q here. The norm is an RMS norm over each group's channels. The state is
+    `conv (B, W - 1, D expand + 2 G N)`, the last inputs u, and `s (B, H, N, P)`.
 
     Args:
-        d_state: N.
-        head_dim: P; must divide expand * d_model.
-        expand: the inner width over d_model.
-        num_groups: G; heads of a group share k and q. Must divide the number of heads.
-        conv_width: W.
+        d_state: state width N per head.
+        head_dim: head width P; must divide expand * d_model.
+        expand: ratio of the inner width to d_model.
+        num_groups: number of groups G whose heads share k and q; must divide the number of heads.
+        conv_width: kernel width W of the short convolution.
 
     Raises:
-        ValueError: widths that do not divide.
+        ValueError: head_dim or num_groups does not divide as required.
     """
 
     looks_back = True
@@ -72,6 +72,9 @@ class Mamba2(RecurrentMixer):
         self.skip = nn.Parameter(torch.ones(self.num_heads))
         self.norm_weight = nn.Parameter(torch.ones(self.inner_width))
         self.out_proj = nn.Linear(self.inner_width, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.d_state, self.head_dim)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         keys_width = self.num_groups * self.d_state

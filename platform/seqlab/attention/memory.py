@@ -1,4 +1,4 @@
-"""Common base of mixers that attend to an encoder's memory: its place in their state.
+"""Common base of mixers that attend to an encoder's memory, which they keep in their state.
 
 B batch, T query length, S memory length, D d_model.
 """
@@ -15,25 +15,25 @@ from seqlab.positions.base import PositionalEncoding
 
 
 class MemoryMixer(Mixer):
-    """A mixer whose state begins with constants: `memory_k` and `memory_v`, what `read` makes of the memory, and
-    `memory_mask (B, S)`, True = a real token. What it carries from step to step follows.
+    """Mixer whose state begins with constants: `memory_k` and `memory_v`, the outputs of `read`, and `memory_mask
+    (B, S)`, True = a real token. The entries that change from step to step follow.
 
-    The memory is read once, by `init_state`, so `forward` must be given a state too.
-    A row of memory that has no real token gives nothing to attend to: weights and contexts are 0.
+    The memory is read once, by `init_state`, so `forward` requires a state.
+    Attention weights and contexts are 0 in a row whose memory has no real token.
     """
 
     needs_memory = True
 
     @abstractmethod
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys to compare with and values to average, (B, ..., S, K) each, of a memory (B, S, D)."""
+        """Keys and values, (B, ..., S, K) each, of a memory (B, S, D)."""
 
     def read_dims(self) -> tuple[int | str, ...]:
         """Dimensions of `read`'s outputs after the batch."""
         return "M", self.d_model
 
     def carried(self) -> Spec:
-        """State entries that it carries besides the memory."""
+        """State entries other than the memory."""
         return ()
 
     def state_spec(self) -> Spec:
@@ -41,14 +41,14 @@ class MemoryMixer(Mixer):
         return *read, Entry("memory_mask", ("M",), torch.bool, kind="source"), *self.carried()
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        """The state before the first token.
+        """Initial state for a memory.
 
         Args:
             memory: (B, S, D).
-            memory_mask: (B, S) bool, True = a real token; None = all are.
+            memory_mask: (B, S) bool, True = a real token; None = all are real.
 
         Raises:
-            ValueError: there is no memory, or it does not fit.
+            ValueError: the memory is missing, or it or its mask has the wrong shape or dtype.
         """
         name = type(self).__name__
         if memory is None:
@@ -72,7 +72,7 @@ class MemoryMixer(Mixer):
         return {"memory_k": keys, "memory_v": values, "memory_mask": memory_mask} | super().init_state(batch_size)
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
-        """Raises ValueError for an encoding of queries and keys, which here stand in different sequences."""
+        """Raises ValueError unless the encoding acts on the embeddings: queries and keys are of different sequences."""
         if positions.acts_on != "embeddings":
             raise ValueError(
                 f"{type(positions).__name__} acts on {positions.acts_on} by their distance, and {type(self).__name__} "
@@ -81,7 +81,7 @@ class MemoryMixer(Mixer):
             )
 
     def begin(self, x: Tensor, state: State | None) -> State:
-        """The given state, checked against a batch like x (B, ...)."""
+        """Checks the given state against a batch x (B, ...) and returns it."""
         if state is None:
             return self.init_state(x.shape[0])
         check_state(state, self.state_spec(), x.shape[0], type(self).__name__)
@@ -89,6 +89,6 @@ class MemoryMixer(Mixer):
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last dimension where `mask` (broadcastable) is True, 0 elsewhere; all 0 where none is."""
+    """Softmax over the last dimension where `mask` (broadcastable) is True and 0 elsewhere; fully masked rows are 0."""
     filled = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return filled.softmax(dim=-1).masked_fill(~mask, 0.0)

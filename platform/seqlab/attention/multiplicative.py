@@ -1,4 +1,4 @@
-"""Luong's attention: a recurrent decoder steps first, and then looks at the memory.
+"""Luong attention: a recurrent decoder that attends to the memory after each step.
 
 B batch, T query length, S memory length, D d_model.
 """
@@ -19,26 +19,27 @@ from seqlab.recurrence import LSTM
 
 
 class MultiplicativeAttention(MemoryMixer):
-    """A recurrence whose outputs h_t attend to the memory (Luong et al. 2015, "Effective approaches to attention-based
+    """Recurrence whose outputs h_t attend to the memory (Luong et al. 2015, "Effective approaches to attention-based
     neural machine translation", section 3).
 
     a_t = softmax(score(h_t, h_s)), c_t = sum_s a_ts h_s, and the output is the attentional vector tanh(W [c_t; h_t])
-    (equations 5 to 7). Nothing of that goes back into the recurrence, so that it runs by its fused kernel and all
-    positions attend at once; with `input_feeding` (section 3.3) each step reads x_t and the attentional vector before,
-    side by side, projected to D for the recurrence, and steps follow each other.
+    (equations 5 to 7). None of this feeds back into the recurrence, so it uses its fused kernel and all positions
+    attend at once. With `input_feeding` (section 3.3) the recurrence reads x_t concatenated with the previous
+    attentional vector and projected to D, so the steps run sequentially.
 
-    The state is `memory_k (B, S, D)`, what the score reads; `memory_v (B, S, D)`, the memory itself; `memory_mask
-    (B, S)`; the recurrence's entries; and with input feeding `fed (B, D)`, the last attentional vector.
+    The state is `memory_k (B, S, D)`, the memory as prepared by `score`; `memory_v (B, S, D)`, the memory itself;
+    `memory_mask (B, S)`; the recurrence's entries; and with input feeding `fed (B, D)`, the last attentional vector.
 
     Args:
-        recurrence: called with d_model and the layer's index; LSTM, GRU or any causal mixer with a state of one size.
-        score: called with d_model: General, Dot, or Additive (the paper's "concat").
-        window: the D of predictive local attention ("local-p", equations 9 and 10): around a predicted position only
-            so many to each side are seen, by a Gaussian of deviation D / 2. None = global attention.
-        input_feeding: whether a step reads the attentional vector before.
+        recurrence: factory called with d_model and the layer's index: LSTM, GRU or any causal mixer with a fixed-size
+            state.
+        score: factory called with d_model: General, Dot, or Additive (the paper's "concat").
+        window: half-width D of predictive local attention ("local-p", equations 9 and 10), which weights the positions
+            around a predicted centre by a Gaussian with standard deviation D / 2. None = global attention.
+        input_feeding: whether a step also reads the previous attentional vector.
 
     Raises:
-        ValueError: a window below 1, or a mixer that is no recurrence.
+        ValueError: the window is below 1, or the mixer is not a recurrence.
     """
 
     def __init__(
@@ -70,11 +71,15 @@ class MultiplicativeAttention(MemoryMixer):
         recurrent = self.recurrence.state_spec()
         return recurrent if self.in_proj is None else (*recurrent, Entry("fed", (self.d_model,)))
 
+    def flops(self, new: int, seen: int) -> int:
+        contexts = 2 * new * seen * self.d_model
+        return contexts + self.score.flops(new, seen, self.d_model)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """All positions at once: x (B, T, D) to (B, T, D), and the new state.
+        """Processes all positions at once: x (B, T, D) to (B, T, D), and the new state.
 
         Raises:
-            ValueError: there is no state, or one that does not fit.
+            ValueError: the state is missing or does not match this mixer and batch.
         """
         state = self.begin(x, state)
         h, fed, carried = self._unroll(x, state, pad_mask)
@@ -87,14 +92,13 @@ class MultiplicativeAttention(MemoryMixer):
         return y, state | carried
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
-        """(B, 1, T, S): how much each position of x (B, T, D) looks at each of the memory. Rows sum to 1, with a window
-        to less."""
+        """Attention weights (B, 1, T, S) of x (B, T, D) over the memory. Rows sum to 1, or to less with a window."""
         state = self.begin(x, state)
         h, _, _ = self._unroll(x, state, pad_mask)
         return self._weights(h, state).unsqueeze(1)
 
     def _unroll(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None, State]:
-        """h of each position (B, T, D), with input feeding the attentional vectors (B, T, D), and what is carried."""
+        """h (B, T, D), the attentional vectors (B, T, D) with input feeding or else None, and the carried entries."""
         start = self._carry(state)
         if self.in_proj is None:
             h, carried = self.recurrence(x, start, pad_mask=pad_mask)
@@ -118,7 +122,7 @@ class MultiplicativeAttention(MemoryMixer):
         return h, fed, dict(zip(start, last, strict=True))
 
     def _next(self, x_t: Tensor, carried: State, state: State) -> tuple[Tensor, Tensor, State]:
-        """One step: h_t and the attentional vector, (B, D) each, and what is carried on."""
+        """One step: h_t and the attentional vector, (B, D) each, and the new carried entries."""
         if self.in_proj is not None:
             *recurrent, _ = carried
             x_t = self.in_proj(torch.cat((x_t, carried["fed"]), dim=-1))
@@ -131,12 +135,12 @@ class MultiplicativeAttention(MemoryMixer):
         return {entry.name: state[entry.name] for entry in self.carried()}
 
     def _attentional(self, h: Tensor, state: State) -> Tensor:
-        """tanh(W [c; h]) (equation 5), of h (B, T, D)."""
+        """Attentional vectors tanh(W [c; h]) (equation 5) for h (B, T, D)."""
         context = self._weights(h, state) @ state["memory_v"].to(h.dtype)
         return torch.tanh(self.out_proj(torch.cat((context, h), dim=-1)))
 
     def _weights(self, h: Tensor, state: State) -> Tensor:
-        """(B, T, S), for h (B, T, D)."""
+        """Attention weights (B, T, S) for h (B, T, D)."""
         mask = state["memory_mask"]
         scores = self.score(h, state["memory_k"].to(h.dtype))
         if self.window is None:

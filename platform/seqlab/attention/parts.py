@@ -1,4 +1,4 @@
-"""Small changes to softmax attention, each a part that `Attention(parts=[...])` is composed of.
+"""Small modifications of softmax attention, composed by `Attention(parts=[...])`.
 
 B batch, T query length, S key length, D d_model, H heads, K head_dim.
 """
@@ -14,17 +14,17 @@ from torch import Tensor, nn
 from seqlab.mixer import Cuts
 
 TIE = 16
-"""Largest distance of tied scores, in eps of the largest score."""
+"""Largest difference between scores that count as tied, in units of eps times the largest absolute score."""
 
 
 class AttentionPart(nn.Module, ABC):
-    """Changes attention in the one or two places whose methods it overrides.
+    """Modifies attention through the hooks that a subclass overrides.
 
-    An attention constructs each as `Part(d_model, num_heads, head_dim, *, options)`.
+    `Attention` constructs each part as `Part(d_model, num_heads, head_dim, *, options)`.
 
     Attributes:
-        sees_scores: whether it overrides `scores` or `sink`, so that no fused kernel can be used.
-        cuts: how ranks share it, each with some of the heads (`Mixer.cuts`).
+        sees_scores: whether it overrides `scores` or `sink`, which rules out fused kernels.
+        cuts: tensor-parallel plan over the heads, as `Mixer.cuts`.
     """
 
     sees_scores: bool = False
@@ -34,22 +34,22 @@ class AttentionPart(nn.Module, ABC):
         super().__init__()
 
     def cut(self, ranks: int) -> None:
-        """Keeps one rank's share, as `Mixer.cut` does."""
+        """Prepares the part for its shard on one of `ranks` ranks, as `Mixer.cut` does."""
 
     def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K), before they are rotated."""
+        """Transforms queries (B, H, T, K) and keys (B, num_kv_heads, T, K) before they are rotated."""
         return q, k
 
     def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
-        """Scores (B, H, T, S), scaled and not yet masked; `allowed` (B or 1, 1, T, S) is the mask to come."""
+        """Transforms scaled, unmasked scores (B, H, T, S); `allowed` (B or 1, 1, T, S) is the mask applied next."""
         return scores
 
     def sink(self) -> Tensor | None:
-        """(H,): one more score for each head's softmax, which attends to nothing."""
+        """Extra softmax score per head, (H,), that attends to nothing; None = no sink."""
         return None
 
     def output(self, heads: Tensor, x: Tensor) -> Tensor:
-        """The heads' outputs (B, T, H K), before `out_proj`; x (B, T, D) is the input of attention."""
+        """Transforms the heads' outputs (B, T, H K) before `out_proj`; x (B, T, D) is the input of attention."""
         return heads
 
 
@@ -64,16 +64,16 @@ class QueryKeyNorm(AttentionPart):
         self.k_norm = nn.RMSNorm(head_dim, eps=eps)
 
     def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        # In mixed precision the gains are float32, and the norm is computed as they are.
+        # The norm is computed in the dtype of its gains, which is float32 in mixed precision.
         precise = self.q_norm.weight.dtype
         return self.q_norm(q.to(precise)).to(q.dtype), self.k_norm(k.to(precise)).to(k.dtype)
 
 
 class LogitSoftCap(AttentionPart):
-    """Scores within +-cap: cap tanh(scores / cap) (Bello et al. 2017; Gemma 2, section 2).
+    """Soft-capped scores, cap tanh(scores / cap) (Bello et al. 2017; Gemma 2, section 2).
 
     Args:
-        cap: positive.
+        cap: bound on the absolute score; must be positive.
     """
 
     sees_scores = True
@@ -89,8 +89,8 @@ class LogitSoftCap(AttentionPart):
 
 
 class AttentionSink(AttentionPart):
-    """A learned score per head that takes its share of the softmax and adds no value, so that a head may attend to
-    little (Miller 2023, "softmax1"; gpt-oss)."""
+    """Learned score per head that takes part in the softmax but has no value, so that a head can attend to nothing
+    (Miller 2023, "softmax1"; gpt-oss)."""
 
     sees_scores = True
 
@@ -116,11 +116,11 @@ class OutputGate(AttentionPart):
 
 
 class TopK(AttentionPart):
-    """Each query attends to the k keys of the highest scores only (Zhao et al. 2019, "Explicit sparse transformer",
+    """Restricts each query to the k keys with the highest scores (Zhao et al. 2019, "Explicit sparse transformer",
     equation 3). Keys that tie with the k-th, up to rounding, are kept.
 
     Args:
-        k: at least 1.
+        k: number of keys per query, at least 1.
     """
 
     sees_scores = True
@@ -133,10 +133,10 @@ class TopK(AttentionPart):
 
     def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
         masked = scores.masked_fill(~allowed, -torch.inf)
-        # Padded to k columns, so that a row of fewer has a k-th score.
+        # Padded by k columns, so that a row with fewer than k keys has a k-th score.
         padded = torch.cat((masked, masked.new_full((*masked.shape[:-1], self.k), -torch.inf)), dim=-1)
         threshold = padded.topk(self.k, dim=-1).values[..., -1:]
-        # Equal keys have scores that differ by rounding, and otherwise in a step than in a sequence.
+        # Scores of equal keys differ by rounding, and the rounding differs between `step` and `forward`.
         largest = scores.masked_fill(~allowed, 0.0).abs().amax(dim=-1, keepdim=True)
         slack = TIE * torch.finfo(scores.dtype).eps * largest
         return scores.masked_fill(masked < threshold - slack, -torch.inf)

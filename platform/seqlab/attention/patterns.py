@@ -12,12 +12,12 @@ from torch import Tensor
 
 
 class Pattern(ABC):
-    """Positions that each position may see, real tokens only.
+    """Rule for the positions that each position may attend to; padding is masked separately.
 
     Attributes:
-        causal: whether no position sees a later one, once a first call has been read.
-        window: how many of the last keys are ever seen, this many are cached; None = all.
-        first_call: as of `Mixer`.
+        causal: whether no position attends to a later one, apart from positions within the first call.
+        window: number of most recent keys that are visible, and so cached; None = all keys.
+        first_call: minimum number of tokens in the first call, as `Mixer.first_call`.
     """
 
     causal: bool = True
@@ -30,14 +30,14 @@ class Pattern(ABC):
 
 
 class Causal(Pattern):
-    """Each position sees itself and what came before it (Vaswani et al. 2017, section 3.2.3)."""
+    """Causal mask: each position sees itself and all earlier ones (Vaswani et al. 2017, section 3.2.3)."""
 
     def allows(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         return k_positions[:, None, :] <= q_positions[:, :, None]
 
 
 class Bidirectional(Pattern):
-    """Every position sees every position (Devlin et al. 2019, "BERT"). There is no state and no step."""
+    """No mask: every position sees every position (Devlin et al. 2019, "BERT"). It has no state and no `step`."""
 
     causal = False
 
@@ -46,10 +46,11 @@ class Bidirectional(Pattern):
 
 
 class SlidingWindow(Pattern):
-    """Each position sees itself and the window - 1 before it (Beltagy et al. 2020, "Longformer", section 3.1).
+    """Causal mask over the last `window` positions, including the query's (Beltagy et al. 2020, "Longformer", section
+    3.1).
 
     Args:
-        window: at least 1.
+        window: number of visible positions, at least 1.
     """
 
     def __init__(self, window: int = 128) -> None:
@@ -63,12 +64,12 @@ class SlidingWindow(Pattern):
 
 
 class PrefixCausal(Pattern):
-    """The first `prefix_len` positions see each other, the others what came before (Raffel et al. 2020, figure 4).
+    """Prefix-LM mask: bidirectional over the first `prefix_len` positions, causal after (Raffel et al. 2020, figure 4).
 
-    The first call must hold the whole prefix: what it leaves out, it cannot have seen.
+    The first (prefill) call must contain the whole prefix, since prefix tokens attend to each other.
 
     Args:
-        prefix_len: at least 1.
+        prefix_len: length of the prefix in tokens, at least 1.
     """
 
     def __init__(self, prefix_len: int = 1) -> None:

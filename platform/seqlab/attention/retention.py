@@ -1,4 +1,4 @@
-"""Retention: linear attention that forgets at a fixed rate a head (Sun et al. 2023, "RetNet").
+"""Retention: linear attention with a fixed decay per head (Sun et al. 2023, "RetNet").
 
 B batch, T length, D d_model, H heads, K head_dim, V value width.
 """
@@ -22,16 +22,16 @@ class Retention(LinearFamily):
     o_t = S_t^T q_t / sqrt(K) with gamma_h = 1 - 2^(-5-h) for head h = 0, 1, ...; then group norm over each head,
     and y = W_o (swish(W_g x) * norm(o)).
 
-    The paper's rotation of queries and keys (xPos) is left out: the decay tells near from far. The state is that of
-    `LinearFamily`.
+    The paper's rotation of queries and keys (xPos) is omitted, since the decay already encodes distance. The state is
+    documented in `LinearFamily`.
 
     Args:
-        num_heads: must divide d_model.
-        expand: V / K; the paper has 2.
-        conv_width: W of a short convolution of queries, keys and values; None = none.
+        num_heads: number of heads; must divide d_model.
+        expand: ratio V / K of value width to key width; 2 in the paper.
+        conv_width: kernel width of a short convolution over queries, keys and values; None = no convolution.
 
     Raises:
-        ValueError: a number of heads that does not divide d_model.
+        ValueError: num_heads does not divide d_model.
     """
 
     decay_gap: Tensor
@@ -48,7 +48,7 @@ class Retention(LinearFamily):
         self.gate_proj = nn.Linear(d_model, value_width, bias=False)
         self.head_norm = HeadNorm(num_heads, self.value_dim)
         self.out_proj = nn.Linear(value_width, d_model, bias=False)
-        # 1 - gamma, a power of two: exact in every dtype.
+        # 1 - gamma is a power of two, hence exact in every dtype.
         gap = 2.0 ** -(5.0 + torch.arange(num_heads))
         self.register_buffer("decay_gap", gap.unsqueeze(-1), persistent=False)
 

@@ -1,4 +1,4 @@
-"""Scores of queries with the keys of a cache: which are allowed, what positions add, and the attention output.
+"""Attention scores of queries with cached keys: masking, positional biases and the attention output.
 
 B batch, T query length, S key length, H heads, K head_dim.
 """
@@ -21,7 +21,7 @@ from seqlab.positions.base import PositionalEncoding
 
 
 class Scoring(NamedTuple):
-    """Scoring of queries with keys."""
+    """Mask pattern, positional encoding and scale of the attention scores."""
 
     pattern: Pattern
     positions: PositionalEncoding
@@ -29,12 +29,12 @@ class Scoring(NamedTuple):
 
 
 class SelfAttention(Mixer):
-    """A mixer whose queries are scored with the keys of a cache, which is its state.
+    """Mixer whose queries attend to the keys of a cache, which is its state.
 
     Attributes:
-        rows: shapes (..., K) of what is cached of one key, by name.
-        scoring: has the attached positions; the model owns these and their parameters.
-        dropout: on the attention weights, in training.
+        rows: shapes (..., K) of the cached tensors for one key, by name.
+        scoring: mask pattern, attached positions and scale; the model owns the positions and their parameters.
+        dropout: dropout probability on the attention weights, in training.
     """
 
     rows: dict[str, tuple[int, ...]]
@@ -44,15 +44,23 @@ class SelfAttention(Mixer):
     def state_spec(self) -> Spec:
         return cache_spec(self.rows, self.scoring.pattern.window, self.capacity) if self.causal else ()
 
+    def flops_of_heads(self, new: int, seen: int, num_heads: int, key_width: int, value_width: int) -> int:
+        """FLOPs of all query-key pairs, including masked pairs, which some kernels skip."""
+        pattern, positions, _ = self.scoring
+        if new == 1 and pattern.window is not None:
+            seen = min(seen, pattern.window)
+        pairs = 2 * new * seen * num_heads * (key_width + value_width)
+        return pairs + positions.flops(new, seen, num_heads, key_width)
+
     def append(self, x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None) -> Keys:
-        """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K)."""
+        """Appends the keys of x (B, T, D), whose cache entries are `new` (B, ..., T, K), to the keys of a state."""
         if state is None and self.capacity is not None and self.causal:
             state = self.init_state(x.shape[0])
         length = self.state_spec()[-1].dims[-2] if self.causal else "S"
         return append(x, new, state, pad_mask, length)
 
     def rotated(self, q: Tensor, k: Tensor, x: Tensor, state: State | None, pad_mask: Tensor | None) -> list[Tensor]:
-        """Queries and keys of x (B, T, D), rotated by position where the encoding acts on them."""
+        """Queries and keys of x (B, T, D), rotated by position if the encoding acts on them."""
         if self.scoring.positions.acts_on != "queries and keys":
             return [q, k]
         start = None if state is None else state["position"]
@@ -73,8 +81,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
         q: (B, H, T, K).
         k: (B, num_kv_heads, S, K).
         v: (B, num_kv_heads, S, V).
-        keys: where the queries and the keys stand, and which are real.
-        dropout: on the attention weights, now.
+        keys: positions of the queries and keys, and the mask of real keys.
+        dropout: dropout probability on the attention weights in this call.
     """
     mask = _attn_mask(q, k, keys, scoring)
     causal = scoring.pattern.causal and mask is None
@@ -85,7 +93,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
 def dot_product_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool, scale: float, dropout: float
 ) -> Tensor:
-    """softmax(scale q k^T) v under `mask`, (B, H, T, V) of what `attend` takes: PyTorch's fused kernels."""
+    """Computes softmax(scale q k^T) v under `mask`, (B, H, T, V), with PyTorch's fused kernels; shapes as `attend`."""
     grouped = k.shape[1] != q.shape[1]
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
@@ -93,7 +101,7 @@ def dot_product_attention(
 
 
 def scores_of(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> tuple[Tensor, Tensor]:
-    """Scores of `attend`, written out: (B, H, T, S), not yet masked, and which are `allowed`, (B or 1, 1, T, S)."""
+    """Unmasked scores (B, H, T, S) of `attend`, materialised, and the mask `allowed` (B or 1, 1, T, S)."""
     scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1) * scoring.scale  # (B, H, T, K) @ (B, H, K, S)
     allowed = allowed_pairs(scoring.pattern, keys)
     bias = _bias(q * scoring.scale, k, keys, allowed, scoring.positions)
@@ -101,7 +109,7 @@ def scores_of(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> tuple[Tenso
 
 
 def allowed_pairs(pattern: Pattern, keys: Keys) -> Tensor:
-    """(B or 1, 1, T, S) bool, True = may attend. A pad attends to itself, so that no row is empty."""
+    """Mask (B or 1, 1, T, S) bool, True = may attend. A pad attends to itself, so that no row is empty."""
     allowed = pattern.allows(keys.q_positions, keys.k_positions)
     if keys.mask is not None:
         own = torch.arange(keys.mask.shape[1], device=keys.mask.device) == keys.own.unsqueeze(-1)
@@ -110,8 +118,8 @@ def allowed_pairs(pattern: Pattern, keys: Keys) -> Tensor:
 
 
 def _attn_mask(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> Tensor | None:
-    """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where the mask is purely
-    causal, or there is none."""
+    """Mask (B, 1 or H, T, S): bool, True = may attend, or float with a score bias. None if a causal flag or no mask
+    suffices."""
     pattern, positions, scale = scoring
     plain = keys.mask is None and (type(pattern) is Causal or not pattern.causal)
     if plain and positions.acts_on != "attention scores":

@@ -1,4 +1,4 @@
-"""Multi-head softmax attention with a key-value cache as its state.
+"""Multi-head softmax attention with a KV cache as its state.
 
 B batch, T query length, S key length, D d_model, H heads, K head_dim.
 """
@@ -23,21 +23,22 @@ from seqlab.positions.base import NoPositions, PositionalEncoding
 
 
 class Attention(SelfAttention):
-    """Scaled dot-product attention (Vaswani et al. 2017, section 3.2), grouped-query with fewer key-value heads
+    """Scaled dot-product attention (Vaswani et al. 2017, section 3.2), grouped-query if there are fewer key-value heads
     (Ainslie et al. 2023).
 
-    The state is the cache: `position (B,)`, `key_mask (B, S)`, `k` and `v (B, num_kv_heads, S, K)`; it grows by T
-    positions a call. With a window it is `position`, `k` and `v` of the last window keys. Not causal, it has no state.
+    The state is the KV cache: `position (B,)`, `key_mask (B, S)`, `k` and `v (B, num_kv_heads, S, K)`. It grows by T
+    positions per call. With a window it is `position`, and `k` and `v` of the last `window` keys. A non-causal pattern
+    has no state.
 
     Args:
-        num_heads: query heads.
-        num_kv_heads: key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
-        head_dim: K; None = d_model / num_heads, which must divide.
-        pattern: which keys a query may attend to.
-        parts: what else is different, applied in this order; each is called with d_model, num_heads and head_dim.
-        scale: on the scores; None = 1 / sqrt(K).
+        num_heads: number of query heads.
+        num_kv_heads: number of key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
+        head_dim: channels K per head; None = d_model / num_heads, which must be a whole number.
+        pattern: factory of the mask pattern: the keys a query may attend to.
+        parts: factories of modifications, applied in this order; each is called with d_model, num_heads and head_dim.
+        scale: factor on the scores; None = 1 / sqrt(K).
         bias: whether the projections have biases.
-        dropout: on the attention weights, in training.
+        dropout: dropout probability on the attention weights, in training.
     """
 
     cuts: ClassVar[Cuts] = {"q_proj": "columns", "k_proj": "columns", "v_proj": "columns", "out_proj": "rows"}
@@ -88,6 +89,9 @@ class Attention(SelfAttention):
         self.num_kv_heads = part_of(self.num_kv_heads, ranks, "num_kv_heads")
         self.rows = dict.fromkeys(("k", "v"), (self.num_kv_heads, self.head_dim))
 
+    def flops(self, new: int, seen: int) -> int:
+        return self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
             self.check_causal()
@@ -108,7 +112,7 @@ class Attention(SelfAttention):
         return y.squeeze(1), new_state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
-        """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1, to less with a sink."""
+        """Attention weights (B, H, T, S) of the queries of x (B, T, D). Rows sum to 1, or to less with a sink."""
         q, k, v = self.projected_heads(x, state, pad_mask)
         return self._weights(q, self.append(x, {"k": k, "v": v}, state, pad_mask))
 
@@ -128,7 +132,7 @@ class Attention(SelfAttention):
         return q, k, v
 
     def _output(self, heads: Tensor, x: Tensor) -> Tensor:
-        """y (B, T, D) of the heads' outputs (B, H, T, K)."""
+        """Output y (B, T, D) from the heads' outputs (B, H, T, K)."""
         joined = join_heads(heads)
         for part in self.each_part():
             joined = part.output(joined, x)
@@ -136,13 +140,13 @@ class Attention(SelfAttention):
         return y
 
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
-        """(B, H, T, S): the attention weights, written out."""
+        """Attention weights (B, H, T, S), materialised."""
         scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)
         for part in self.each_part():
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
         sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
-        # (B, H, T, 1) each: a key without a value.
+        # (B, H, T, 1) each: scores of a key without a value.
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
         weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
         return weights[..., : scores.shape[-1]]

@@ -1,4 +1,4 @@
-"""Activation memory: what autograd keeps of a forward pass, counted without allocating it.
+"""Activation memory: tensors that autograd saves in a forward pass, counted without allocating them.
 
 T length, V vocabulary.
 """
@@ -18,11 +18,11 @@ from seqlab.nn import Block
 from seqlab.tasks.large_vocabulary import AT_ONCE
 
 LOGIT = 12
-"""Bytes per logit, in float32: itself, its log-probability and its gradient."""
+"""Bytes per logit, in float32: the logit, its log-probability and its gradient."""
 
 
 class Kept(NamedTuple):
-    """Bytes kept whatever the batch is, which are weights in bfloat16, and bytes per sequence."""
+    """Saved bytes independent of the batch size, i.e. weights cast to bfloat16, and saved bytes per sequence."""
 
     fixed: int
     each: int
@@ -30,10 +30,10 @@ class Kept(NamedTuple):
 
 class Activations(NamedTuple):
     """Attributes:
-    kept: by a training step.
-    forgotten: the same with `--checkpoint_activations`: the inputs of the blocks, and what the one that
-        keeps most keeps.
-    num_logits: T V per sequence.
+    kept: bytes saved by a training step.
+    forgotten: the same with `--checkpoint_activations`: the inputs of all blocks, and the intermediate outputs of
+        the largest block.
+    num_logits: number of logits per sequence, T V.
     """
 
     kept: Kept
@@ -41,21 +41,21 @@ class Activations(NamedTuple):
     num_logits: int
 
     def largest_batch(self, room: float, *, forget: bool) -> int:
-        """Largest batch that fits into `room` bytes. Where it has many logits, they are computed in chunks."""
+        """Largest batch that fits into `room` bytes. A large number of logits is computed in chunks."""
         fixed, each = self.forgotten if forget else self.kept
         few = min((room - fixed) // (each + LOGIT * self.num_logits), AT_ONCE // self.num_logits)
         return max(0, int(few), int((room - fixed - LOGIT * AT_ONCE) // each))
 
 
 def activations(make: Callable[[], Any], seq_len: int) -> Activations:
-    """Activation memory of a model of tokens, in mixed precision with bfloat16, each mixer in its plain form. Temporary
-    memory of the backward pass is not counted.
+    """Activation memory of a token model in bfloat16 mixed precision, each mixer in its plain form. Temporary memory of
+    the backward pass is not counted.
 
     Args:
-        make: gives the model.
+        make: builds the model.
 
     Raises:
-        ValueError: it has no vocabulary, or does not run without memory.
+        ValueError: the model has no vocabulary, or does not run with fake tensors.
     """
     saved: dict[Any, tuple[int, int]] = {}
     with FakeTensorMode():
@@ -69,18 +69,18 @@ def activations(make: Callable[[], Any], seq_len: int) -> Activations:
     kept = [Kept(2 * one - two, two - one) for one, two in (saved[_kind(block)] for block in blocks)]
     fixed, each = zip(*kept, strict=True)
     entering = [4 * seq_len * block.mixer.d_model for block in blocks]
-    outside = 2 * entering[-1]  # what leaves the last block, and its norm
+    outside = 2 * entering[-1]  # output of the last block and of the final norm
     forgotten = Kept(max(fixed), sum(entering) + max(each) + outside)
     return Activations(Kept(sum(fixed), sum(each) + outside), forgotten, seq_len * model.vocab_size)
 
 
 def _kind(block: Block) -> tuple[str, Any]:
-    """Key of a block; blocks with the same one keep equally much."""
+    """Key of a block; blocks with the same key save the same amount."""
     return repr(block), block.mixer.state_spec() if block.mixer.causal else None
 
 
 def _saved(block: Block, batch: int, seq_len: int) -> int:
-    """Bytes that a block keeps, its input included."""
+    """Bytes that a block saves for the backward pass, including its input."""
     own = {weight.untyped_storage()._cdata for weight in (*block.parameters(), *block.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
 

@@ -1,4 +1,4 @@
-"""Limits of devices from NVIDIA's data sheets: operations a second on dense matrices, and memory. The sheets also give
+"""Device limits from NVIDIA's data sheets: operations per second on dense matrices, and memory. The sheets also list
 figures with sparsity, which are twice as large."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import torch
 
 
 class Device(NamedTuple):
-    """Operations a second in bfloat16 or float16, in TF32 and in float32; memory in bytes."""
+    """Peak operations per second in bfloat16 or float16, in TF32 and in float32; memory in bytes."""
 
     half: float
     tf32: float
@@ -35,15 +35,15 @@ DRIVER_NAMES = {
     "NVIDIA A100-SXM4-80GB": "A100-80GB",
     "NVIDIA A100 80GB PCIe": "A100-80GB",
 }
-"""Devices by their full name from torch.cuda.get_device_name: a part of a device has a longer one."""
+"""Devices by full name from torch.cuda.get_device_name. A partition of a device (MIG) has a longer name."""
 
 
 def peak_of(name: str, precision: str) -> float | None:
-    """Peak operations a second of a device of this name; None where unknown.
+    """Peak operations per second of a device; None = unknown.
 
     Args:
-        name: as the driver has it.
-        precision: as Lightning's trainer has it; "32-true" is in TF32 where PyTorch may use it.
+        name: device name as reported by the driver.
+        precision: precision name of Lightning's Trainer; "32-true" counts as TF32 if PyTorch may use it.
     """
     device = DEVICES.get(DRIVER_NAMES.get(name, ""))
     if device is None:

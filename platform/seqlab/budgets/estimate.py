@@ -1,4 +1,4 @@
-"""Estimate of what training will take, by arithmetic: nothing is allocated."""
+"""Arithmetic estimate of the time and memory of training; nothing is allocated."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SECONDS_A_DAY = 86400
 
 class Estimate(NamedTuple):
     """Attributes:
-    num_flops: of training, per token.
-    memory: bytes of weights, gradients and moments of the whole model.
-    activations: memory besides; None = unknown.
+    num_flops: training FLOPs per token.
+    memory: bytes of weights, gradients and optimiser moments of the whole model.
+    activations: activation memory; None = unknown.
     """
 
     num_params: int
@@ -33,16 +33,15 @@ class Estimate(NamedTuple):
 
 
 def estimate(config: str, *, device: str, devices: int, mfu: float, tokens: float, vocab_size: int) -> Estimate:
-    """Estimates the training of a packaged config or a file's.
+    """Estimates the training of a packaged config or of a config file.
 
     Args:
-        device: one of `DEVICES`, in bfloat16.
-        mfu: the share of its dense peak that is reached.
-        vocab_size: as the data would set it.
+        device: one of `DEVICES`; training runs in bfloat16.
+        mfu: model FLOPs utilisation: the fraction of the dense peak that is reached, in (0, 1].
+        vocab_size: vocabulary size that the data would set.
 
     Raises:
-        ValueError: a number is out of its range, the device is not known, or the config has no seq_len or no model of
-            tokens.
+        ValueError: a number is out of range, the device is unknown, or the config has no seq_len or no token model.
     """
     if device not in DEVICES:
         raise ValueError(f"--device {device} is not known; accepted: {', '.join(DEVICES)}")

@@ -1,4 +1,4 @@
-"""The FLOPs of a model by its formulae: two for each multiply-add."""
+"""FLOPs of a model: the FLOPs that its mixers declare, and two per multiply-add in its layers."""
 
 from __future__ import annotations
 
@@ -9,60 +9,75 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from seqlab.budgets.formulae import products
 from seqlab.mixer import Mixer
-from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, RNNSeq2Seq
+from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, MaskedLM, RNNSeq2Seq
 
 ONCE = {Classifier: ("head", "pooler"), BagOfWords: ("head",), RNNSeq2Seq: ("context_proj",)}
-"""Layers that read one vector of a sequence."""
+"""Layers applied to a single vector per sequence."""
 OF_TWO = (EncoderDecoder, RNNSeq2Seq)
 """Models that read a source and a target."""
 
 
 def forward_flops(model: nn.Module, seq_len: int) -> int:
-    """FLOPs of the forward pass over one sequence of `seq_len` tokens; of two sequences, each is as long.
+    """FLOPs of the forward pass over one sequence of `seq_len` tokens, or over a source and a target of that length.
 
-    A mixer from elsewhere is counted by `FlopCounterMode`, without memory; of another part from elsewhere, its linear
-    and convolutional layers are.
+    A mixer that declares no FLOPs is measured by `FlopCounterMode` on the meta device. For other third-party modules,
+    linear, convolutional and recurrent layers are counted.
 
     Raises:
-        ValueError: the model is from elsewhere, or such a mixer cannot be run without memory.
+        ValueError: the model is not seqlab's, or such a mixer cannot run on the meta device.
     """
     if not _is_ours(model):
         raise ValueError(f"the FLOPs of {type(model).__name__} are unknown: seqlab has no such model")
-    return 2 * _total(model, seq_len, seq_len)
+    return _total(model, seq_len, seq_len)
 
 
 def training_flops(model: nn.Module, seq_len: int) -> float:
-    """FLOPs a token of training on sequences of `seq_len`: those of the forward pass, and twice as many of the backward
-    pass (Kaplan et al. 2020, section 2.1). What is computed again to save memory is not counted. Tokens are counted as
-    a fit does, of two sequences both.
+    """Training FLOPs per token on sequences of `seq_len`: the FLOPs of the forward pass, plus twice as many for the
+    backward pass (Kaplan et al. 2020, section 2.1). Recomputation under activation checkpointing is not counted. As in
+    a fit, source and target tokens both count.
 
     Raises:
-        ValueError: as of `forward_flops`.
+        ValueError: as in `forward_flops`.
     """
     num_tokens = 2 * seq_len if isinstance(model, OF_TWO) else seq_len
     return 3 * forward_flops(model, seq_len) / num_tokens
 
 
 def decoding_flops(model: DecoderLM, seq_len: int) -> int:
-    """FLOPs of one step of decoding, the token at place `seq_len`. What writes and reads the state of a linear
-    recurrence or a convolution is counted, which a step computes elementwise and `FlopCounterMode` does not see.
+    """FLOPs of one decode step, for token number `seq_len`. They include updates and reads of the state of a linear
+    recurrence or a convolution, which a step computes elementwise and `FlopCounterMode` does not see.
 
     Raises:
-        ValueError: as of `forward_flops`.
+        ValueError: as in `forward_flops`.
     """
-    return 2 * _total(model, 1, seq_len)
+    return _total(model, 1, seq_len)
 
 
 def _total(part: nn.Module, new: int, seen: int) -> int:
-    if isinstance(part, Mixer) and not _is_ours(part):
+    if isinstance(part, Mixer) and _own(part, new, seen) is None:
         return _measured(part, new, seen)
     if isinstance(part, Classifier) and part.class_token is not None:
         new, seen = new + 1, seen + 1
     once = next((names for kind, names in ONCE.items() if isinstance(part, kind)), ())
     inner = (_total(child, 1 if name in once else new, seen) for name, child in part.named_children())
-    return products(part, new, seen) + sum(inner)
+    return (_own(part, new, seen) or 0) + sum(inner)
+
+
+def _own(part: nn.Module, new: int, seen: int) -> int | None:
+    """FLOPs of a module, excluding its submodules; None for a mixer that does not declare them."""
+    match part:
+        case Mixer():  # a third-party subclass may differ from its base class
+            return part.flops(new, seen) if _is_ours(part) or "flops" in vars(type(part)) else None
+        case nn.Linear() | nn.Conv1d():
+            return 2 * new * part.weight.numel()
+        case nn.RNNBase() | nn.RNNCellBase():
+            return 2 * new * sum(weight.numel() for weight in part.parameters() if weight.dim() == 2)
+        case DecoderLM() | EncoderDecoder() | RNNSeq2Seq() if part.head is None:
+            return 2 * new * part.embedding.weight.numel()
+        case MaskedLM():
+            return 2 * new * part.vocab_size * part.transform.out_features
+    return 0
 
 
 def _is_ours(part: nn.Module) -> bool:
@@ -70,7 +85,7 @@ def _is_ours(part: nn.Module) -> bool:
 
 
 def _measured(mixer: Mixer, new: int, seen: int) -> int:
-    """Multiply-adds of a mixer that has no formula, as it stands."""
+    """Measured FLOPs of a mixer that declares none."""
     counter = FlopCounterMode(display=False)
     try:
         mixer = deepcopy(mixer).to("meta").eval()
@@ -86,4 +101,4 @@ def _measured(mixer: Mixer, new: int, seen: int) -> int:
     except (NotImplementedError, RuntimeError) as error:
         name = type(mixer).__name__
         raise ValueError(f"the FLOPs of {name} are unknown: it does not run without memory ({error})") from error
-    return counter.get_total_flops() // 2
+    return counter.get_total_flops()

@@ -1,5 +1,5 @@
-"""A size solved for a budget: the width, or another number of a config, that gives a model so many parameters, training
-FLOPs, bytes of state, or measured seconds. Except to measure, models are made without memory."""
+"""Solver for a model size that meets a budget: the width, or another number of a config, at which a model has a given
+parameter count, training FLOPs, state bytes or step time. Models are built on the meta device, except to measure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ UNITS = {"params": "parameters", "flops": "FLOPs a token", "state": "bytes of st
 
 class Cost(NamedTuple):
     """Attributes:
-    value: in its unit; the median where it is measured.
-    spread: its uncertainty, as a share of it.
+    value: cost in its unit; the median of measurements if it is measured.
+    spread: uncertainty of the value, as a fraction of it.
     """
 
     value: float
@@ -35,10 +35,10 @@ class Cost(NamedTuple):
 
 class Matched(NamedTuple):
     """Attributes:
-    path: the keys of the number in a config.
-    before, number: what it was, and what it is.
-    costs: of the model, by budget; unknown ones are left out.
-    spread: of the one that was matched, where it was measured.
+    path: keys of the number in the config.
+    before, number: its original value and its solution.
+    costs: costs of the model, by budget; unknown costs are left out.
+    spread: relative uncertainty of the matched cost if it was measured, otherwise 0.
     """
 
     path: list[str]
@@ -51,18 +51,20 @@ class Matched(NamedTuple):
 def match(
     config: dict[str, Any], budget: Budget, to: float, by: str, measure: Callable[[Any, Any], Cost] | None = None
 ) -> Matched:
-    """Solves for the number with which a config's model meets the budget, and puts it into the config. It is met within
-    2%, or within the spread of a measurement where that is more.
+    """Solves for the number with which a config's model meets the budget, and writes it into the config. The tolerance
+    is 2%, or the spread of a measurement if that is larger.
 
     Args:
-        config: resolved, nested, of plain values. Its data module is made, to tell the model its sizes.
-        budget: parameters; training FLOPs a token or bytes of decoding state, both at the training length; or seconds.
-        by: the name of the number, or the end of its dotted name; the outermost one of the model is meant.
-        measure: gives the seconds of a step, from a task and its data module.
+        config: resolved nested config of plain values. Its data module is built, since it determines the model's sizes.
+        budget: parameters; training FLOPs per token or bytes of decoding state, both at the training length; or
+            seconds per step.
+        to: target value of the budget in its unit, above 0.
+        by: name of the number, or the end of its dotted name; the outermost match in the model is used.
+        measure: returns the seconds per step of a task and its data module.
 
     Raises:
-        ValueError: no number has this name, the budget does not depend on it, no value of it comes as near, or one
-            that is to be measured does not fit into the memory.
+        ValueError: no number has this name, the budget does not depend on it, no value is within the tolerance, or a
+            model to be measured does not fit into memory.
     """
     if not to > 0:
         raise ValueError(f"--to must be above 0, got {to:g}")
@@ -105,7 +107,7 @@ def match(
 
 
 def said(matched: Matched, budget: Budget, to: float) -> str:
-    """One line on what was matched and what is not."""
+    """One-line summary of the matched budget and of the unmatched ones."""
     costs = {name: f"{_written(cost)} {UNITS[name]}" for name, cost in matched.costs.items()}
     off = f"{matched.costs[budget] / to - 1:+.1%} of {_written(to)}"
     noise = f", measured to ±{matched.spread:.1%}" if matched.spread else ""
@@ -134,7 +136,7 @@ def _costs(task: nn.Module, seq_len: int | None) -> Iterator[tuple[str, float]]:
 
 
 def _find(config: dict[str, Any], name: str) -> list[str]:
-    """The keys of the outermost number of the model whose dotted name, without init_args, ends so."""
+    """Keys of the outermost value of the model whose dotted name, without init_args, ends in `name`."""
     end, level = name.split("."), [["model"]]
     while level:
         found = [path for path in level if [key for key in path if key != "init_args"][-len(end) :] == end]
@@ -155,9 +157,9 @@ def _at(config: dict[str, Any], path: list[str]) -> Any:
 
 
 def _least(size: Callable[[int], float], start: int, what: str) -> int:
-    """The least number that the model accepts; all that are tried are multiples of it.
+    """Smallest divisor of `start` that the model accepts; only its multiples are tried.
 
-    A width that heads divide is a multiple of what they need, and so is the original one.
+    Constraints such as divisibility of a width by the number of heads then hold for all candidates.
     """
     if size(2 * start) <= size(start):
         raise ValueError(f"{what} does not change it")
@@ -165,7 +167,7 @@ def _least(size: Callable[[int], float], start: int, what: str) -> int:
 
 
 def _nearest(cost: Callable[[int], Cost], start: int, least: int, to: float, what: str) -> int:
-    """The multiple of the least number that comes near enough to the budget."""
+    """Multiple of `least` that meets the budget within the tolerance."""
     low, high = 0, start // least
     while cost(high * least).value < to:
         low, high = high, 2 * high

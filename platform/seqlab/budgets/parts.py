@@ -1,4 +1,4 @@
-"""The parts that a training step's time is divided over."""
+"""Parts of a model among which a training step's time is divided."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS: dict[str, tuple[type[nn.Module], ...]] = {
     "norm": (Norm, nn.LayerNorm),
     "embedding": (nn.Embedding, PositionalEncoding),
 }
-"""Classes of modules by kind; what is inside such a module belongs to it."""
+"""Module classes by kind; submodules of such a module belong to it."""
 NAMES = {"embedding": "embedding", "head": "loss", "pooler": "loss"}
 """Kinds of modules of any class, by their name in a model."""
 
@@ -27,9 +27,9 @@ NAMES = {"embedding": "embedding", "head": "loss", "pooler": "loss"}
 class Part(NamedTuple):
     """Attributes:
     kind: mixer, feed-forward, norm, embedding, loss (with the output layer), optimiser, data, logging, waiting or rest.
-    name: the class of a module; empty = of no class that matters.
-    stack: which stack of the model it is in, `encoder` say; empty = the only one.
-    block: its number there; None = outside of the blocks.
+    name: class name of the module; empty = irrelevant for this kind.
+    stack: stack of the model that contains it, e.g. `encoder`; empty = the only one.
+    block: index of its block in the stack; None = outside the blocks.
     """
 
     kind: str
@@ -61,7 +61,7 @@ def parts_of(module: nn.Module, path: tuple[str, ...] = ()) -> Iterator[tuple[nn
 
 
 def among(parts: Iterable[Part]) -> str:
-    """Parts of one kind and class, in words: the mixer GRU of blocks 0-1."""
+    """Description of parts of one kind and class, e.g. "the mixer GRU of blocks 0-1"."""
     parts = sorted(set(parts), key=lambda part: (part.stack, -1 if part.block is None else part.block))
     words = []
     for stack, of_stack in groupby((part for part in parts if part.block is not None), key=lambda part: part.stack):
@@ -72,6 +72,6 @@ def among(parts: Iterable[Part]) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """0, 1, 2, 5 are 0-2, 5."""
+    """Formats sorted numbers as ranges: 0, 1, 2, 5 become "0-2, 5"."""
     runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -1,4 +1,4 @@
-"""Attribution of a training step's time to its parts, from what torch's profiler has recorded."""
+"""Attribution of a training step's time to its parts, from events of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEP = "ProfilerStep"
 
 
 class Time(NamedTuple):
-    """Milliseconds a step of a part: in the forward pass, or outside both passes, and in the backward pass."""
+    """Milliseconds per step of a part: in the forward pass or outside both passes, and in the backward pass."""
 
     forward: float
     backward: float
@@ -24,14 +24,14 @@ class Time(NamedTuple):
 def shares(events: Sequence[Any], parts: Mapping[str, Part]) -> dict[Part, Time]:
     """Times of the parts, which add up to the time of a step.
 
-    On a CPU it is the time of the thread that trains, on a GPU that of the kernels; while none runs the device is
-    "waiting". An operation belongs to the innermost range around it that is a part's. In the backward pass that is the
-    range of the forward operation whose gradient it computes: autograd gives both the same sequence number. What adds
-    up gradients has none, and belongs to the rest.
+    On a CPU, this is the time of the training thread; on a GPU, the time of the kernels, and "waiting" while no kernel
+    runs. An operation belongs to the innermost enclosing range of a part. A backward operation belongs to the range of
+    the forward operation whose gradient it computes: autograd gives both the same sequence number. Gradient
+    accumulation has no such number and belongs to the rest.
 
     Args:
-        events: of `torch.profiler.profile.events()`.
-        parts: by the names of their ranges; the rest is one.
+        events: events from `torch.profiler.profile.events()`.
+        parts: parts by the names of their ranges, including the rest.
     """
     on_cpu = [event for event in events if event.device_type.name == "CPU" and not event.is_async]
     owners = _owners(on_cpu, parts)
@@ -55,17 +55,17 @@ def shares(events: Sequence[Any], parts: Mapping[str, Part]) -> dict[Part, Time]
 
 
 def _owners(events: Sequence[Any], parts: Mapping[str, Part]) -> dict[int, tuple[Part, bool]]:
-    """The part of each event, by id, and whether it is of the backward pass."""
+    """Part of each event, keyed by the event's id, and whether the event is in the backward pass."""
     inner: dict[int, Part | None] = {}
 
     def around(event: Any) -> Part | None:
-        """The innermost range that is a part's."""
+        """Part of the innermost enclosing range."""
         if id(event) not in inner:
             own = parts.get(event.name)
             inner[id(event)] = own if own or event.cpu_parent is None else around(event.cpu_parent)
         return inner[id(event)]
 
-    # The last operation that begins with a number makes the node that has it.
+    # The last forward operation that starts with a sequence number creates the autograd node with that number.
     forwards = sorted((e for e in events if e.sequence_nr >= 0 and not e.fwd_thread), key=lambda e: e.time_range.start)
     by_number = {(event.thread, event.sequence_nr): around(event) for event in forwards}
     owners: dict[int, tuple[Part, bool]] = {}
@@ -91,7 +91,7 @@ def _root(event: Any) -> Any:
 
 
 def in_words(found: Mapping[Part, Time]) -> list[str]:
-    """Share of each kind and class, the largest first: the mixer GRU of blocks 0-1 takes 61% of a step: 12.3 ms."""
+    """One line per kind and class, largest first, e.g. "the mixer GRU of blocks 0-1 takes 61% of a step: 12.3 ms"."""
     step = sum(time.both for time in found.values())
     alike: dict[tuple[str, str], list[Part]] = {}
     for part in found:

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which validation, the checkpoints and whatever loads them use."""
+"""Exponential moving average of the weights, used by validation and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ AVERAGE = "average"
 
 
 class AveragedWeights(Callback):
-    """Averages the weights over the steps of a fit (Polyak & Juditsky 1992), later ones more: after step n, the
-    average moves by 1 - min(decay, (1 + n) / (10 + n)) of its distance to the weights. Validation and checkpoints use
-    the average in place of the weights.
+    """Keeps an exponential moving average of the weights during a fit (Polyak & Juditsky 1992). After step n the
+    average moves towards the weights by 1 - min(decay, (1 + n) / (10 + n)) of their distance. Validation and
+    checkpoints use the average instead of the weights.
 
-    The optimiser keeps the average beside its moments, so that it is spread, stored and restored like these; a
-    checkpoint has the weights themselves there.
+    The average is part of the optimiser state, so it is sharded, stored and restored like the moments. In a checkpoint
+    the raw weights take its place there.
 
     Args:
-        decay: above 0 and below 1.
+        decay: largest decay of the average, above 0 and below 1.
 
     Raises:
-        ValueError: it is not; or, from the fit, the weights are in half precision, which is too coarse for it.
+        ValueError: decay is out of range; or, from the fit, the weights are in half precision, which is too coarse.
     """
 
     def __init__(self, decay: float) -> None:
@@ -52,11 +52,11 @@ class AveragedWeights(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.global_step == self._step:  # within an accumulation
+        if trainer.global_step == self._step:  # inside gradient accumulation
             return
         self._step = trainer.global_step
         decay = min(self.decay, (1 + self._step) / (10 + self._step))
-        # An optimiser takes a weight of which it keeps nothing to be new; a scaler may have left its first step out.
+        # An optimiser treats a weight with empty state as new, and a gradient scaler may have skipped its first step.
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         for weight, kept in _trained(trainer):
             if AVERAGE in kept:
@@ -75,7 +75,7 @@ class AveragedWeights(Callback):
 
     @torch.no_grad()
     def _use_average(self, trainer: L.Trainer, use: bool) -> None:
-        """Swaps the weights and their average, unless it is done already."""
+        """Swaps the weights and their average unless they are already swapped."""
         if trainer.state.fn != "fit" or use == self._in_use:
             return
         self._in_use = use
@@ -87,7 +87,7 @@ class AveragedWeights(Callback):
                 there.copy_(held)
         for module in trainer.lightning_module.modules():
             if isinstance(module, FSDPModule):
-                module.reshard()  # it may still hold the weights that were here, whole
+                module.reshard()  # drop gathered copies of the previous weights
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         if self._in_use:
@@ -111,7 +111,7 @@ class AveragedWeights(Callback):
 
 
 def _trained(trainer: L.Trainer) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-    """Each trained weight with its optimiser state."""
+    """Yields each trained weight with its optimiser state."""
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
             for weight in group["params"]:
@@ -119,5 +119,5 @@ def _trained(trainer: L.Trainer) -> Iterator[tuple[Tensor, dict[str, Any]]]:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """This rank's part of a tensor."""
+    """Local shard of a tensor on this rank."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()

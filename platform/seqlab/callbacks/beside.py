@@ -1,4 +1,4 @@
-"""Checks and folders for the callbacks that a user adds to seqlab's own."""
+"""Checks and output folders for the user's own callbacks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FOLDER = "callbacks"
 
 
 class OwnFolder(Callback):
-    """Has other callbacks that write checkpoints do so in the folder `callbacks` of the run, or of
-    `default_root_dir` where there is no run: never among the checkpoints that a run is loaded and resumed from.
+    """Redirects the user's checkpoint callbacks to the folder `callbacks` of the run, or of `default_root_dir` without
+    a run. This keeps their files apart from the checkpoints that a run is loaded and resumed from.
 
     Args:
-        folders: each of these callbacks with the folder that it was given, relative to that one; None = that one.
+        folders: pairs of a callback and its configured folder, relative to `callbacks`; None = `callbacks` itself.
     """
 
     def __init__(self, folders: list[tuple[Any, str | None]]) -> None:
@@ -34,18 +34,18 @@ class OwnFolder(Callback):
 
 
 COUNTED = ("epoch", "step")
-"""Counters that Lightning's ModelCheckpoint keeps itself and can monitor."""
+"""Counters that Lightning's ModelCheckpoint can monitor although nothing logs them."""
 
 
 def own_folder(callbacks: list[Any], stored: list[dict[str, Any]]) -> OwnFolder:
-    """One for the given callbacks, which the stored config has in the same order."""
+    """Builds an `OwnFolder` from the callbacks and their stored configs, in the same order."""
     both = zip(callbacks, stored, strict=True)
     return OwnFolder([(one, of.get("init_args", {}).get("dirpath")) for one, of in both if isinstance(one, Checkpoint)])
 
 
 def logged_names(task: type, callbacks: Iterable[type]) -> list[str]:
-    """The names of all that a fit of a task may log of its own, with * for any text; none = it is not known, as a class
-    of the user's may log anything."""
+    """Names of all metrics that a fit of a task may log, with * for any text. Empty = unknown, because the user's
+    classes may log anything."""
     scores: tuple[str, ...] = vars(task).get("score_names", ())
     if not scores or not all(one.__module__.startswith("lightning.") for one in callbacks):
         return []
@@ -53,20 +53,20 @@ def logged_names(task: type, callbacks: Iterable[type]) -> list[str]:
 
 
 def check_logged(said: str, metric: str, names: Sequence[str]) -> None:
-    """Raises ValueError where a metric is none of the names, if there are any."""
+    """Raises ValueError if a metric matches none of the names; empty names match any metric."""
     if names and not any(fnmatchcase(metric, name) for name in names):
         raise ValueError(f"{said} {metric}, which nothing logs; there are: {', '.join(names)}")
 
 
 class Monitored(Callback):
-    """Refuses to go on without the metric that a callback monitors, where the callback has not: a callback that looks
-    at each validation never looks where there is none.
+    """Stops a fit when a metric that a callback monitors is never logged. A callback that checks only at validation
+    would not notice this in a fit without validation.
 
     Args:
-        callbacks: those whose `monitor` names a metric, unless they are not `strict`.
+        callbacks: the user's callbacks; only those that are `strict` and whose `monitor` is a metric name are checked.
 
     Raises:
-        ValueError: at once where it is known what is logged; else from the fit, after an epoch or the last step.
+        ValueError: at once where the logged names are known; else from the fit, after an epoch or the last step.
     """
 
     def __init__(self, callbacks: list[Any], task: L.LightningModule) -> None:

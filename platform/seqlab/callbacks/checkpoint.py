@@ -1,4 +1,4 @@
-"""Schedule of checkpoints, what seqlab adds to them, and the validation without which none is the best."""
+"""Checkpoint schedule and contents, and the closing validation that a best checkpoint requires."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from seqlab.parallel import layout
 class Checkpoints(ModelCheckpoint):
     """Keeps `best.ckpt`, by the monitored metric, and `last.ckpt`, from which a fit resumes exactly.
 
-    `last` is written every N optimiser steps, when the last is some minutes old, and at each epoch's end. Not inside
-    an accumulation, not on an epoch's last batch, whose epoch end follows, and not before a validation, but after it,
-    so that a resumed fit neither misses nor repeats one. `best` is written after a validation. Both go to the
-    logger's `checkpoint_dir`, or where Lightning would put them.
+    `last` is written every N optimiser steps, when the previous one is some minutes old, and at the end of each epoch.
+    It is never written during gradient accumulation or on an epoch's last batch, because the epoch end follows. Where a
+    validation is due, `last` is written after it, so that a resumed fit neither skips nor repeats one. `best` is
+    written after a validation. Both go to the logger's `checkpoint_dir`, or to Lightning's default folder.
 
-    A signal (`seqlab.callbacks.stopping`) stops the fit at the next such place, `last` written; all ranks stop at one
-    step.
+    A signal (`seqlab.callbacks.stopping`) stops the fit at the next of these points, after writing `last`. All ranks
+    stop at the same step.
 
-    A checkpoint holds `checkpoint["seqlab"]`: "config", the resolved configuration; "told", what the data module told
-    the task, and its "labels", "tokenizer" and "source_tokenizer"; "run_id", the logger's run; "layout", the processes
-    that wrote it. Missing ones are None.
+    `checkpoint["seqlab"]` holds: "config", the resolved configuration; "told", the numbers that the data module passes
+    to the task, and its "labels", "tokenizer" and "source_tokenizer"; "run_id", the logger's run; "layout", the process
+    layout that wrote the checkpoint. Missing entries are None.
 
     Args:
-        config: the resolved configuration, JSON values only.
+        config: resolved configuration, JSON values only.
         every_n_steps: optimiser steps between writes of `last`.
-        every_n_minutes: the longest time between writes of `last`, but for a validation or a longer step.
-        monitor: the logged metric of which the least is best.
+        every_n_minutes: maximum minutes between writes of `last`, exceeded only by a validation or a longer step.
+        monitor: logged metric; lower is better.
 
     Attributes:
-        saved_step: the optimiser step of `last`.
+        saved_step: optimiser step of `last`.
 
     Raises:
         StoppedError: from the fit, after a signal.
@@ -88,8 +88,8 @@ class Checkpoints(ModelCheckpoint):
         }
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Refuses to go on in a layout that `check_layout` refuses, and from averaged weights without what averages
-        them."""
+        """Refuses to resume in a process layout that `check_layout` rejects, or from averaged weights without
+        `AveragedWeights`."""
         if trainer.state.fn == "fit":
             check_layout(checkpoint, trainer)
         averages = any(isinstance(callback, AveragedWeights) for callback in trainer.callbacks)  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ class Checkpoints(ModelCheckpoint):
 
     @property
     def last(self) -> Path | None:
-        """`last.ckpt`, if it is there."""
+        """Path of `last.ckpt`, if it exists."""
         path = None if self.dirpath is None else Path(self._path("last"))
         return path if path is not None and path.exists() else None
 
@@ -110,7 +110,7 @@ class Checkpoints(ModelCheckpoint):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        # Not where the checkpoint was written: Lightning logs its step just after it.
+        # Not raised where the checkpoint is written, because Lightning logs that step afterwards.
         if self._stopped_by:
             _finish_writing(trainer)
             raise StoppedError(self._stopped_by)
@@ -138,7 +138,7 @@ class Checkpoints(ModelCheckpoint):
         self._save_last(trainer)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Starts no write: the last epoch's end has."""
+        """Waits for pending writes. The end of the last epoch has already written `last`."""
         self._signals.release()
         _finish_writing(trainer)
 
@@ -146,15 +146,15 @@ class Checkpoints(ModelCheckpoint):
         self._signals.release()
         try:
             _finish_writing(trainer)
-        except Exception as error:  # not in the place of what ended the fit
+        except Exception as error:  # do not mask the error that ended the fit
             print(f"seqlab: {sentence(error)}", file=sys.stderr, flush=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """The best score; the paths follow from the folder, so that a run can be moved."""
+        """Best score only; paths derive from the folder, so that a run can be moved."""
         return {"best_model_score": self.best_model_score}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on from the best score, if its checkpoint is in this folder: a new run has its own best."""
+        """Restores the best score if its checkpoint is in this folder; a new run starts without one."""
         fitting = self.dirpath is not None
         if fitting and state_dict["best_model_score"] is not None and Path(self._path("best")).exists():
             self._set_best(state_dict["best_model_score"])
@@ -165,7 +165,7 @@ class Checkpoints(ModelCheckpoint):
         assert self.monitor is not None
         score = float(trainer.callback_metrics.get(self.monitor, math.nan))
         best = math.inf if self.best_model_score is None else float(self.best_model_score)
-        # All ranks save together, but a metric may be logged on the first alone.
+        # All ranks save together, but a metric may be logged on rank 0 only.
         better, score = trainer.strategy.broadcast((score < best, score))
         if better:
             self._set_best(torch.tensor(score, dtype=torch.float64))
@@ -186,7 +186,7 @@ class Checkpoints(ModelCheckpoint):
             self._save_last(trainer)
 
     def _asked(self, trainer: L.Trainer) -> tuple[bool, int]:
-        """True if the last write is too long ago, and the signal to stop for or 0; the same on all ranks."""
+        """Pair of a bool, True if the last write is too long ago, and the received signal or 0; equal on all ranks."""
         late = time.monotonic() - self._saved_at >= 60 * self.every_n_minutes
         asked = torch.tensor([late, self._signals.received])
         if trainer.world_size > 1:
@@ -207,7 +207,7 @@ class Checkpoints(ModelCheckpoint):
 
 
 def _finish_writing(trainer: L.Trainer) -> None:
-    """Waits for a write in the background, if there is one, and raises its error."""
+    """Waits for a pending background write and raises its error, if any."""
     trainer.strategy.checkpoint_io.teardown()
 
 
@@ -223,11 +223,11 @@ def _validation_follows(trainer: L.Trainer) -> bool:
 
 
 def check_layout(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
-    """Checks that a trainer may go on from a checkpoint: in the middle of an epoch another layout would add up the
-    sums in another order.
+    """Checks that a trainer can resume exactly from a checkpoint. In the middle of an epoch, another process layout
+    would change the order of summation.
 
     Raises:
-        ValueError: it may not.
+        ValueError: the checkpoint is from the middle of an epoch and its layout differs from the trainer's.
     """
     before, here = checkpoint.get("seqlab", {}).get("layout"), layout(trainer)
     begun = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
@@ -239,10 +239,10 @@ def check_layout(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
 
 
 class ValidateOnce(Callback):
-    """Validates at the end of a fit that is shorter than its validation interval: it would have no best otherwise."""
+    """Validates at the end of a fit shorter than its validation interval, which would otherwise have no best."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.val_check_batch is None:  # by the clock
+        if trainer.val_check_batch is None:  # validation is time-based
             return
         epochs = trainer.check_val_every_n_epoch or 1
         first = trainer.val_check_batch + (epochs - 1) * trainer.num_training_batches
@@ -252,7 +252,7 @@ class ValidateOnce(Callback):
 
 
 def num_batches(trainer: L.Trainer) -> float:
-    """Number of micro-batches that a whole fit reads on each rank; infinite where nothing is known to end it."""
+    """Number of micro-batches that a whole fit reads on each rank; infinite if no known limit ends it."""
     epoch, accumulated = trainer.num_training_batches, trainer.accumulate_grad_batches
     max_epochs, max_steps = trainer.max_epochs, trainer.max_steps
     by_epochs = math.inf if max_epochs in (None, -1) else max_epochs * epoch
@@ -260,6 +260,6 @@ def num_batches(trainer: L.Trainer) -> float:
         return by_epochs
     if epoch == math.inf:
         return max_steps * accumulated
-    # An epoch's last step may be of fewer micro-batches.
+    # The last step of an epoch may have fewer micro-batches.
     epochs, steps = divmod(max_steps, math.ceil(epoch / accumulated))
     return min(by_epochs, epochs * epoch + steps * accumulated)

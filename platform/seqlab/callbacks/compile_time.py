@@ -1,4 +1,4 @@
-"""Time that `torch.compile` takes."""
+"""Report of `torch.compile` times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Callback
 
 
 class CompileTime(Callback):
-    """Prints on stderr how long compiling took, whenever batches of a new shape or kind caused it."""
+    """Prints the compilation time on stderr whenever a new batch shape or kind triggers compilation."""
 
     def __init__(self) -> None:
         self._began, self._seconds, self._said = 0.0, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Results of an evaluation: its scores in the run whose checkpoint was evaluated, its predictions in a file."""
+"""Results of an evaluation: scores are written to the checkpoint's run, predictions to a file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from seqlab.tracking.writes import EVALUATED_TAG, dataset_of, dataset_tag
 
 
 def what_is_left(verb: str, config: dict[str, Any]) -> list[Callback]:
-    """Callbacks that write the results of a verb, by its resolved config.
+    """Callbacks that write the results of a verb, from its resolved config.
 
     Raises:
-        ValueError: the predictions cannot be written, as in `file_to_write`.
+        ValueError: the prediction file cannot be written, as in `file_to_write`.
     """
     if verb == "predict":
         return [PredictionFile(config["out"])]
@@ -31,13 +31,13 @@ def what_is_left(verb: str, config: dict[str, Any]) -> list[Callback]:
 
 
 class RunScores(Callback):
-    """Writes the scores of `seqlab test` and `seqlab validate` to the run of the checkpoint, at the checkpoint's step,
-    with the data that they are of, and how it was read where that differs from training.
+    """Writes the scores of `seqlab test` and `seqlab validate` to the run of the checkpoint, at the checkpoint's step.
+    The evaluated data, and any data options that differ from training, are written with them.
 
-    A validation's are named `validate/...`: `val/...` is the run's own learning curve, of its own data.
+    Scores of a validation are named `validate/...`; `val/...` is the learning curve of the run itself.
 
     Args:
-        config: of the evaluation, resolved.
+        config: resolved config of the evaluation.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class RunScores(Callback):
         self._run_id, self._step = stored.get("run_id"), int(checkpoint["global_step"])
         before = read_by(flatten(stored.get("config", {})))
         known = [name for name in self._read_by if any(name.startswith(one) or one.startswith(name) for one in before)]
-        # What a fit of an older version could not choose is as it was then, or the digest of the data tells of it.
+        # Options that an older version did not have keep their old behaviour, or change the digest of the data.
         self._differs = [f", {name} {self._read_by[name]}" for name in known if before.get(name) != self._read_by[name]]
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -80,16 +80,16 @@ class RunScores(Callback):
 
 
 class PredictionFile(Callback):
-    """Writes what a task predicts of the test split as lines of JSON, one object a row, in the order of the split and
-    whole or not at all. Beside what the task says, "row" is the row's place in the split, and "place" its file and
-    line, where the data module knows them.
+    """Writes a task's predictions of the test split atomically as JSON lines, one object per row, in the order of the
+    split. Besides the prediction itself, "row" is the row's index in the split, and "place" its file and line where
+    the data module knows them.
 
     Args:
-        path: of the file, as `file_to_write` takes it.
+        path: path of the file, in the form that `file_to_write` accepts.
 
     Raises:
-        ValueError: the path cannot be written, or is taken; when the prediction ends, a user's task has predicted
-            anything but a list of such objects for each batch.
+        ValueError: the path cannot be written or already exists; or, after prediction, a user's task has returned
+            something other than a list of objects for a batch.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Makes a fit that was killed and resumed bit-identical to one that was not. See docs/exact-resume.md."""
+"""Makes a killed and resumed fit bit-identical to an uninterrupted one. See docs/exact-resume.md."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from seqlab.parallel import data_parallel
 
 
 class ExactResume(Callback):
-    """Derives the state of every random generator instead of saving it, and makes Lightning's counters exact.
+    """Derives the state of every random generator instead of saving it, and corrects Lightning's progress counters.
 
     Before each micro-batch the generators of torch (CPU and the model's device), NumPy and `random` are seeded from
-    (seed, epoch, batch index, data-parallel rank): what was drawn earlier, in validation, tracking or a process that
-    has died, cannot matter. The batch index counts micro-batches, since the global step stands still during
-    accumulation.
+    (seed, epoch, batch index, data-parallel rank). Earlier draws, in validation, tracking or a killed process, cannot
+    matter. The batch index counts micro-batches, because the global step does not change during accumulation.
 
     Args:
-        seed: the seed of the run, at least 0.
+        seed: seed of the run, at least 0.
     """
 
     def __init__(self, seed: int) -> None:
@@ -45,10 +44,10 @@ class ExactResume(Callback):
         random.seed(for_random)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Rewrites the loops' counters where Lightning would not continue at the next micro-batch.
+        """Rewrites the loop counters where Lightning would not continue at the next micro-batch.
 
-        At an epoch's end it would train one batch too many or skip an epoch, depending on `max_steps`; and it takes
-        an epoch that `max_steps` cut short for a finished one.
+        At an epoch's end Lightning would train one batch too many or skip an epoch, depending on `max_steps`. It also
+        treats an epoch that `max_steps` cut short as finished.
         """
         loops = checkpoint["loops"]["fit_loop"]
         epochs, batches = loops["epoch_progress"], loops["epoch_loop.batch_progress"]
@@ -66,12 +65,12 @@ class ExactResume(Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         epoch_loop = trainer.fit_loop.epoch_loop
         if epoch_loop.batch_progress.current.ready == 0:
-            # At an epoch's beginning there is nothing to restart, and Lightning would look for a validation to skip.
+            # At the start of an epoch there is nothing to restart, and Lightning would try to skip a validation.
             epoch_loop.restarting = False
 
 
 def _set_done(progress: dict[str, Any], *, unfinished: int) -> None:
-    """All that is ready is done, but for the last `unfinished`."""
+    """Marks everything that is ready as done, except the last `unfinished`."""
     for count in (progress["current"], progress["total"]):
         count["started"] = count["ready"]
         count["processed"] = count["completed"] = count["ready"] - unfinished

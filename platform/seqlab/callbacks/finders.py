@@ -1,5 +1,5 @@
-"""Lightning's finders of the learning rate and the batch size. They search before a fit begins, with a trainer of their
-own, and the fit is given what they found."""
+"""Lightning's finders of the learning rate and the batch size. Each searches before the fit, with a separate trainer,
+and the fit uses the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUIETLY: dict[str, Any] = {
     "val_check_interval": None,
     "check_val_every_n_epoch": 1 << 30,
 }
-"""Options of a search's trainer: nothing is stored, and nothing validated."""
+"""Trainer options for a search, which stores and validates nothing."""
 
 
 def search(
@@ -30,15 +30,15 @@ def search(
     config: dict[str, Any],
     stored: dict[str, Any] | None,
 ) -> Iterator[str]:
-    """Runs each finder, and puts what it finds into the task or the data and into their options in a resolved config.
-    The weights stay as they were. Yields what was found, in words.
+    """Runs each finder, and sets the value found on the task or the data module and in the resolved config. The weights
+    are not changed. Yields one message per value found.
 
     Args:
-        trainer: makes one with a finder as its callback.
-        stored: the config of the run that is continued, which has what was found; None = a new run.
+        trainer: returns a trainer with the given finder as its callback.
+        stored: config of the run being continued, from which the values are taken; None = a new run.
 
     Raises:
-        ValueError: there are several processes, or what is to be found is no option of the class.
+        ValueError: there are several processes, or the class does not have the option to be found.
     """
     for finder in finders:
         name = type(finder).__name__

@@ -1,4 +1,4 @@
-"""Last words of a fit of several processes when one of them dies: the first one's error, once."""
+"""Error report of a multi-process fit: when ranks die, only the first one's error is printed, once."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from lightning.pytorch.callbacks import Callback
 from seqlab.config.errors import sentence
 
 FILE = "SEQLAB_LAST_WORDS"
-"""The environment's name for the file that the ranks of one machine share: whoever dies first creates it."""
+"""Environment variable with the path of the file shared by the ranks of a machine; the first to die creates it."""
 SECONDS = 1.0
-"""Seconds that the first rank waits for the words of one to which it has lost the connection."""
+"""Seconds that rank 0 waits for the error of a rank to which it has lost the connection."""
 LAST_WRITES = 60.0
-"""Seconds that it has for its last writes."""
+"""Seconds that this process has for its last writes."""
 
 
 @contextmanager
 def last_words() -> Iterator[None]:
-    """Names the file in the environment around a fit, so that the processes it starts know it."""
+    """Sets the environment variable during a fit, so that child processes find the shared file."""
     if FILE in os.environ:
         yield
         return
@@ -41,15 +41,15 @@ def last_words() -> Iterator[None]:
 
 
 def spoken() -> str | None:
-    """Words of the rank that died first, empty where the file is gone with it: errors of the others are no news."""
+    """Error of the rank that died first; None if no rank has; empty if the shared folder is already gone."""
     path = Path(os.environ.get(FILE, os.devnull))
     if path.is_file():
-        return path.read_text(encoding="utf-8") or None  # it is still being said
+        return path.read_text(encoding="utf-8") or None  # still being written
     return None if path.parent.exists() else ""
 
 
 class LastWords(Callback):
-    """Prints `rank 1 died: <its error>` where several processes fit, for the first that dies."""
+    """Prints `rank 1 died: <its error>` for the first rank of a multi-process fit that dies."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if processes := getattr(trainer.strategy.launcher, "procs", []):
@@ -65,21 +65,21 @@ class LastWords(Callback):
 
 
 def say(words: str) -> None:
-    """Prints what a rank has to say, if it is the first."""
+    """Prints a rank's error if no other rank has printed one."""
     path = os.environ.get(FILE)
     with suppress(FileExistsError, FileNotFoundError):
         if path is not None:
             with Path(path).open("x", encoding="utf-8") as file:
                 print(f"seqlab: {words}", file=sys.stderr, flush=True)
-                file.write(words)  # who reads them may end this process
+                file.write(words)  # a reader of the file may kill this process
 
 
 def _observe(processes: list[subprocess.Popen[bytes]], first: int) -> None:
-    """Speaks for the one of these ranks, from `first` on, that ends without a word, and ends the others.
+    """Watches the child processes, whose ranks count from `first`. When one fails, reports it and kills the others.
 
-    Lightning's observer does so too, but within 5 seconds, and it ends this process as well, which may have yet to
-    store how far the fit came: `processes` is emptied before it looks. If this process still waits for the dead, it
-    ends at last.
+    Lightning's observer does the same every 5 seconds, but also kills this process, which may still have to store the
+    progress of the fit. Emptying `processes` prevents that. This process is killed after `LAST_WRITES` seconds, in case
+    it still waits for a dead rank.
     """
     while not (failed := [(first + k, process) for k, process in enumerate(processes) if process.poll()]):
         if all(process.returncode == 0 for process in processes):

@@ -1,4 +1,4 @@
-"""The time limit of a fit, its closing validation included."""
+"""Time limit of a fit, including its closing validation."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class MaxTime(Timer):
     """Ends a fit early enough for one more validation, which is expected to take as long as the last one.
 
     Args:
-        duration: the limit, as Lightning's `max_time` takes it.
+        duration: time limit, in the format of Lightning's `max_time`.
 
     Raises:
-        ValueError: the limit is no time.
+        ValueError: the limit is not a valid duration.
     """
 
     def __init__(self, duration: str | timedelta | dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""The gradient noise scale: how many tokens a step may have before more of them hardly improve it."""
+"""Gradient noise scale: the batch size in tokens beyond which larger steps bring little improvement."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.parallel.gradients import norm_of
 
 DECAY = 0.99
-"""Decay of the averages over steps whose quotient is logged."""
+"""Decay of the moving averages of noise and signal, whose quotient is logged."""
 
 
 class GradientNoiseScale(Callback):
-    """Logs `train/noise_scale`, in tokens: the trace of the gradient's covariance over its squared norm, estimated from
-    the norms of the gradients of a step's first micro-batch and of the whole step (McCandlish et al. 2018, "An
-    Empirical Model of Large-Batch Training", appendix A.1).
+    """Logs `train/noise_scale`, in tokens: the trace of the gradient covariance divided by the squared gradient norm.
+    It is estimated from the gradient norms of a step's first micro-batch and of the whole step (McCandlish et al.
+    2018, "An Empirical Model of Large-Batch Training", appendix A.1).
 
     Raises:
-        ValueError: from the fit, where a step has one micro-batch, or is spread over processes.
+        ValueError: from the fit, if a step has one micro-batch, runs in several processes, or uses `TokensPerStep`.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class GradientNoiseScale(Callback):
         self._micro_batches += 1
 
     def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer) -> None:
-        # An epoch's last step may have fewer micro-batches, and is divided by as many as the others.
+        # The last step of an epoch may have fewer micro-batches, but its loss is divided by the same number.
         large = norm_of(pl_module.parameters()).item() * trainer.accumulate_grad_batches / self._micro_batches
         few, many, small = self._first, self._tokens, self._small
         self._tokens, self._micro_batches = 0.0, 0

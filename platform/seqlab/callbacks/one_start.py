@@ -1,4 +1,4 @@
-"""All ranks of a fit begin at one place."""
+"""Check that all ranks of a fit start from the same checkpoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from lightning.pytorch.callbacks import Callback
 
 
 class OneStart(Callback):
-    """Compares, before a run is written to, what checkpoint each rank is to continue from.
+    """Compares the checkpoints that the ranks continue from, before anything is written to the run.
 
     Args:
-        checkpoint: this rank's; None = it begins anew.
+        checkpoint: checkpoint of this rank; None = a new fit.
 
     Raises:
-        ValueError: from the fit, on all ranks, when not all have the first one's.
+        ValueError: from the fit, on all ranks, if a rank's checkpoint differs from rank 0's.
     """
 
     def __init__(self, checkpoint: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The progress of a fit: bars on a terminal, elsewhere a plain line now and then."""
+"""Progress of a fit: bars on a terminal, occasional plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from seqlab.callbacks.speed import Speed
 
 
 class FitProgress(ProgressBar):
-    """Shows on stderr how far a fit is, or a validation, test or prediction.
+    """Shows the progress of a fit, validation, test or prediction on stderr.
 
-    A fit is counted in optimiser steps, all epochs together. Shown are the metrics logged with `prog_bar=True`, the
-    tokens a second of training alone, over all ranks, and the time left, validations included. Metrics are read only
-    when they are shown, a few times a second: reading one waits for the GPU.
+    A fit is counted in optimiser steps over all epochs. It shows the metrics logged with `prog_bar=True`, the training
+    throughput in tokens per second over all ranks, and the remaining time including validations. Metrics are read only
+    when they are shown, a few times a second, because reading one synchronises with the GPU.
 
     Args:
-        speed: the meter of the fit, which its `RunTracker` counts with.
+        speed: speed meter of the fit, updated by its `RunTracker`.
     """
 
     def __init__(self, speed: Speed) -> None:
@@ -52,7 +52,7 @@ class FitProgress(ProgressBar):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.global_step <= self._first_step + 1:  # what comes with the first step, the run say, comes once
+        if trainer.global_step <= self._first_step + 1:  # excludes one-time costs, such as opening the run
             self._start = time.monotonic(), trainer.global_step
 
     def on_train_batch_end(
@@ -135,10 +135,10 @@ def _clock(seconds: float) -> str:
 
 
 class Lines:
-    """Named counts with a text each, shown now and then as a line without control characters.
+    """Progress of named counters, printed occasionally as plain lines without control characters.
 
     Attributes:
-        seconds: the least time between two updates, unless one must be shown.
+        seconds: minimum time between two updates, in seconds.
     """
 
     seconds = 20.0
@@ -147,33 +147,33 @@ class Lines:
         self._shown_at = time.monotonic()
 
     def due(self) -> bool:
-        """True when it is time to show something; the caller must then show it."""
+        """True if an update is due; the caller must then show one."""
         if time.monotonic() - self._shown_at < self.seconds:
             return False
         self._shown_at = time.monotonic()
         return True
 
     def show(self, name: str, done: int, total: float, text: str) -> None:
-        """Shows that `done` of `total` are done; a total may be infinite."""
+        """Shows `done` of `total`, which may be infinite, with a text."""
         count = f"{done}" if total == float("inf") else f"{done}/{total:.0f}"
         print(" · ".join(filter(None, (f"{name} {count}", text))), file=sys.stderr, flush=True)
 
     def finish(self, name: str) -> None:
-        """Ends this count."""
+        """Ends one counter."""
 
     def close(self) -> None:
-        """Ends all counts."""
+        """Ends all counters."""
 
 
 class Bars(Lines):
-    """One bar a count, redrawn in place."""
+    """One bar per counter, redrawn in place."""
 
     seconds = 0.25
 
     def __init__(self) -> None:
         super().__init__()
-        # Redrawn by whoever shows something: a thread that redraws would slow the fit more. Results go to stdout,
-        # which is not redirected, or they would end up on stderr.
+        # Redrawn by the caller, because a refresh thread would slow the fit more. stdout is not redirected, or results
+        # would end up on stderr.
         self._progress = Progress(
             TextColumn("{task.description}"),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),

@@ -1,4 +1,4 @@
-"""Refusal, in one sentence, of a checkpoint that is not this fit's, wherever restoring it fails."""
+"""One-sentence refusal of a checkpoint that does not belong to this fit, wherever restoring it fails."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch import Tensor
 MOST_SAID = 500
 RESTORING = ("restore", "_restore", "resume")
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
-"""Entries of torch.optim's state that have the shape of their weight."""
+"""Optimiser state entries of torch.optim with the shape of their weight."""
 
 
 @contextmanager
 def saying_what_is_wrong(checkpoint: str | None, *, anywhere: bool = False) -> Iterator[None]:
-    """Turns an error in restoring a checkpoint, or any error, into a ValueError that names the checkpoint."""
+    """Converts an error in restoring a checkpoint (or any error, with `anywhere`) into a ValueError that names it."""
     try:
         yield
     except Exception as error:
@@ -39,11 +39,11 @@ def _is_restoring(error: BaseException) -> bool:
 
 
 class RestoredState(Callback):
-    """Refuses what Lightning restores unchecked and fails on later, or never: counters of another kind, too few
-    optimisers, and their state for weights of another shape. It is the first of a fit's callbacks.
+    """Validates state that Lightning restores unchecked: loop counters, the numbers of optimisers and schedulers, and
+    the shapes of optimiser states. It must be the first callback of a fit.
 
     Raises:
-        ValueError: the message names what is wrong.
+        ValueError: the checkpoint does not match the fit; the message says where.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class RestoredState(Callback):
             self._stored = {name: len(checkpoint[name]) for name in ("optimizer_states", "lr_schedulers")}
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Counts before StochasticWeightAveraging takes the schedule away, as it does where it goes on."""
+        """Counts here, because StochasticWeightAveraging removes the schedule afterwards when it resumes."""
         ours = {"optimizer_states": len(trainer.optimizers), "lr_schedulers": len(trainer.lr_scheduler_configs)}
         for name, count in self._stored.items():
             if count != ours[name]:
@@ -72,7 +72,7 @@ class RestoredState(Callback):
 
 
 def _check_layout(ours: Any, theirs: Any, key: str) -> None:
-    """Raises where a number or a group of them is missing or is of another kind."""
+    """Raises ValueError if a number, or a group of numbers, is missing or has another type."""
     if type(ours) in (bool, int, dict) and type(theirs) is not type(ours):
         raise ValueError(f"its {key} is {str(theirs)[:60]!r}, not of type {type(ours).__name__}")
     if isinstance(ours, dict):

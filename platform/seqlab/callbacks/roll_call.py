@@ -1,4 +1,4 @@
-"""Roll call of a fit's ranks: where each stands, and who is missing when one has waited too long for the others."""
+"""Heartbeats of a fit's ranks: the position of each, and the missing ranks when one has waited too long."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.files.atomic import CannotWriteError, write_whole
 
 TORCHS = 1800.0
-"""Seconds that a rank waits for another one by torch's default."""
+"""Default timeout of torch's collectives, in seconds."""
 LONGEST_BEAT = 5.0
-"""Seconds between a rank's notes, or a tenth of what it waits where that is less."""
+"""Maximum seconds between a rank's notes; a tenth of the timeout if that is less."""
 STALE = 4
-"""Beats without a note after which a rank is taken to be stopped."""
+"""Beats without a note after which a rank is considered stopped."""
 TIMED_OUT = re.compile(r"timed ?out", re.IGNORECASE)
-"""Timeouts in the errors of gloo and of a process group's store. NCCL's watchdog ends the process; the notes stay."""
+"""Pattern of timeout errors of gloo and of process group stores. NCCL's watchdog kills the process; notes remain."""
 
 
 class Note(NamedTuple):
-    """Note of a rank on where it stands.
+    """Heartbeat of a rank.
 
     Attributes:
-        passed: how many places it has passed. All ranks pass the same ones.
-        place: where it is.
-        line: the innermost of the main thread's Python code.
-        at: when it was written, by the file system's clock.
+        passed: number of places passed so far; all ranks pass the same places.
+        place: current place, such as the forward pass of a step.
+        line: innermost Python line of the main thread.
+        at: time of writing in seconds, by the file system's clock.
     """
 
     passed: int
@@ -51,13 +51,13 @@ class Note(NamedTuple):
 
 
 class RollCall(Callback):
-    """Has each rank of several note where it stands, every few seconds and by a thread of its own: in
-    `ranks/rank-N.txt` of the run's artifacts, with the stacks of its threads, the main one's first. A rank that has
-    waited too long for another one, also in the saving of a checkpoint, says which one is missing and where it stands,
-    and ends. A fit that ends well removes the notes.
+    """In a multi-process fit, writes each rank's position every few seconds from a background thread. The note is
+    `ranks/rank-N.txt` in the run's artifacts, with the stacks of all threads, the main thread first. A rank that times
+    out waiting for another, in training or in saving a checkpoint, reports the missing ranks with their positions and
+    ends. A successful fit removes the notes.
 
     Args:
-        timeout: seconds that a rank in training waits for another one; None = the strategy's.
+        timeout: seconds that a rank waits for another during training; None = the strategy's timeout.
 
     Raises:
         ValueError: the timeout is not above 0.
@@ -79,15 +79,15 @@ class RollCall(Callback):
         folder = None
         if trainer.is_global_zero:
             folder = Path(tempfile.mkdtemp()) if artifacts is None else artifacts / "ranks"
-            shutil.rmtree(folder, ignore_errors=True)  # of an earlier life
+            shutil.rmtree(folder, ignore_errors=True)  # from an earlier start of this run
             folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._rank = trainer.strategy.broadcast(folder), trainer.global_rank
         self._beat = min(LONGEST_BEAT, self._waits / 10)
-        self._ended = threading.Event()  # not before: no event can be sent to a process that is spawned
+        self._ended = threading.Event()  # created here because an event cannot be sent to a spawned process
         threading.Thread(target=self._write_on, args=(self._folder,), daemon=True).start()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Sets the timeout only now: ranks may start and read their data at different speeds."""
+        """Sets the timeout only now, because ranks may differ in how long they take to start and to load data."""
         if trainer.world_size > 1 and self.timeout is not None:
             strategy = trainer.strategy
             timeout = timedelta(seconds=self.timeout)
@@ -139,10 +139,10 @@ class RollCall(Callback):
         self._write(self._folder, traceback.extract_tb(exception.__traceback__))
         say(self.missing(self._folder, trainer.world_size))
         for process in getattr(trainer.strategy.launcher, "procs", []):
-            process.kill()  # a rank that hangs would outlive this one
+            process.kill()  # a hanging rank would outlive this process
 
     def missing(self, folder: Path, world_size: int) -> str:
-        """Names the ranks that are behind this one or have stopped, and where each stands; all others where none is."""
+        """Reports the position of each rank that is behind this one or has stopped; of all others if none is."""
         notes = {rank: _read(folder / f"rank-{rank}.txt") for rank in range(world_size)}
         mine = notes.pop(self._rank) or Note(self._passed, self._place, "", 0.0)
         late = {rank: note for rank, note in notes.items() if note is None or self._is_late(note, mine)}
@@ -172,13 +172,13 @@ class RollCall(Callback):
 
     def _write(self, folder: Path, stack: traceback.StackSummary) -> None:
         line = f"{Path(stack[-1].filename).name}:{stack[-1].lineno} in {stack[-1].name}"
-        with suppress(CannotWriteError, OSError):  # it must not end a fit
+        with suppress(CannotWriteError, OSError):  # a failed note must not end the fit
             text = [str(self._passed), self._place, line, "", *traceback.format_list(stack), *_of_other_threads()]
             write_whole(folder / f"rank-{self._rank}.txt", "\n".join(text))
 
 
 def _of_other_threads() -> list[str]:
-    """The stacks of all but the main one and this one; one may write a checkpoint."""
+    """Stacks of all threads except the main one and this one; one of them may be writing a checkpoint."""
     frames, here = sys._current_frames(), (threading.main_thread(), threading.current_thread())
     others = [thread for thread in threading.enumerate() if thread not in here and thread.ident in frames]
     return [line for one in others for line in (one.name, "", *traceback.format_stack(frames[one.ident or 0]))]

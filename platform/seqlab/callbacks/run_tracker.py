@@ -1,4 +1,4 @@
-"""Record of a fit in its run, beside the metrics that the task logs."""
+"""Record of a fit in its run, in addition to the task's own metrics."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from seqlab.tracking.writes import FAILURE_TAG, SCORED_TAG
 
 
 class DivergedError(ValueError):
-    """The training loss is not a finite number."""
+    """The training loss is not finite, or too many steps in a row were skipped."""
 
 
 class RunTracker(Callback):
-    """Stores in the run of a `RunLogger` where it comes from, how fast it trains and how it ends.
+    """Stores provenance, training speed and outcome of a fit in the run of a `RunLogger`.
 
-    docs/tracking.md lists what is stored. Other loggers beside it get the configuration and the same metrics. Without a
-    `RunLogger` this only watches the loss.
+    docs/tracking.md lists the stored items. Other loggers receive the configuration and the same metrics. Without a
+    `RunLogger` this callback only checks the loss.
 
     Args:
-        config: the resolved configuration, nested, of plain values.
-        speed: the meter, which this counts with; None = its own.
-        tags: further tags of the run.
+        config: resolved configuration, nested, of plain values.
+        speed: speed meter to update; None = a new one.
+        tags: additional tags of the run.
 
     Raises:
         DivergedError: from the fit, when the training loss becomes NaN or infinite.
@@ -51,7 +51,7 @@ class RunTracker(Callback):
         self, config: dict[str, Any] | None = None, speed: Speed | None = None, tags: dict[str, str] | None = None
     ) -> None:
         self.config = config or {}
-        self._hash = config_hash(self.config)  # as it was given: finders put into it what they find
+        self._hash = config_hash(self.config)  # hashed before finders write their results into the config
         self.speed = speed or Speed()
         self._tags = tags or {}
         self._started_at = time.monotonic()
@@ -65,7 +65,7 @@ class RunTracker(Callback):
         self._started_at = time.monotonic()
         self._system = None
         datamodule = trainer.datamodule  # type: ignore[attr-defined]
-        self._sizes = _sizes(pl_module, datamodule)  # before the model is spread over processes
+        self._sizes = _sizes(pl_module, datamodule)  # before the model is distributed over processes
         self.speed.peak = _peak(trainer, self._sizes)
         logger = _run_logger(trainer)
         if stage == "fit" and logger is not None and not logger.continued:
@@ -76,7 +76,7 @@ class RunTracker(Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._checked_step = trainer.global_step
         self._loss_sum = torch.zeros((), device=pl_module.device)
-        if (logger := _run_logger(trainer)) and logger.continued:  # its checkpoint is of this config and these data
+        if (logger := _run_logger(trainer)) and logger.continued:  # its checkpoint has been restored
             self._describe(trainer, pl_module, logger)
 
     def _describe(self, trainer: L.Trainer, pl_module: L.LightningModule, logger: RunLogger) -> None:
@@ -104,7 +104,7 @@ class RunTracker(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         tokens = getattr(pl_module, "num_tokens", None)
-        if tokens is None:  # no `Task`: the other ranks' are taken to be of this one's size
+        if tokens is None:  # not a `Task`: assumes the same number on every rank
             tokens = getattr(batch, "num_tokens", torch.zeros(())) * data_parallel(trainer).size
         self.speed.count(tokens)
         if isinstance(outputs, dict) and isinstance(outputs.get("loss"), Tensor):
@@ -117,7 +117,7 @@ class RunTracker(Callback):
             self.speed.resume()
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # 0 = none
         due = every > 0 and step != self._checked_step and step % every == 0
-        # Reading a number off a GPU waits for it, and ranks must stop together: there, only when a step is logged.
+        # Reading a number synchronises with the GPU, and ranks must stop together. There, check only when logging.
         if due or (self._loss_sum.device.type == "cpu" and trainer.world_size == 1):
             self._check_loss(trainer)
         if due:
@@ -131,7 +131,7 @@ class RunTracker(Callback):
         self.speed.resume()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Sends the points first: a fit that resumes from the checkpoint will not log these steps again."""
+        """Flushes the logged points first: a fit resumed from this checkpoint will not log these steps again."""
         if logger := _run_logger(trainer):
             logger.flush()
 
@@ -177,7 +177,7 @@ class RunTracker(Callback):
 
 
 def scored_as(task: type) -> str:
-    """The class that defines a task's scores and what they are given: overriding the loss changes neither."""
+    """Name of the class that defines a task's scores and their inputs; overriding only the loss does not change it."""
     own = task.__mro__[: task.__mro__.index(L.LightningModule)]
     scores = ("scores", "evaluate", "log_scores", "validation_step")
     return next((of.__name__ for of in own if any(name in vars(of) for name in scores)), task.__name__)
@@ -190,12 +190,12 @@ def _run_logger(trainer: L.Trainer) -> RunLogger | None:
 
 
 def _loggers_beside(trainer: L.Trainer) -> list[Logger]:
-    """The user's loggers beside the `RunLogger`."""
+    """The user's other loggers; empty except on rank 0."""
     return [one for one in trainer.loggers if trainer.is_global_zero and not isinstance(one, RunLogger)]
 
 
 def _logged_step(trainer: L.Trainer) -> int:
-    """The step that Lightning logs a batch's metrics at: the first is 0."""
+    """Step at which Lightning logs a batch's metrics, counted from 0."""
     return max(trainer.global_step - 1, 0)
 
 
@@ -212,7 +212,7 @@ def _sizes(pl_module: L.LightningModule, datamodule: Any) -> dict[str, float]:
 
 
 def _peak(trainer: L.Trainer, sizes: dict[str, float]) -> float | None:
-    """Tokens a second at the devices' peak, where both are known."""
+    """Tokens per second at the devices' peak FLOP/s; None if the peak or the model's FLOPs are unknown."""
     device = trainer.strategy.root_device
     if device.type != "cuda" or "num_flops" not in sizes:
         return None

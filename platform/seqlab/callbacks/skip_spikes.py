@@ -1,4 +1,4 @@
-"""Skipping of steps whose gradients are far larger than those before."""
+"""Skipping of steps with gradient spikes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from seqlab.callbacks.run_tracker import DivergedError
 from seqlab.parallel.gradients import norm_of
 
 WINDOW, LEAST = 100, 10
-"""Most and fewest steps over which the median is taken."""
+"""Maximum and minimum number of steps over which the median is taken."""
 
 
 class SkipSpikes(Callback):
-    """Leaves out an optimiser step whose gradient's norm is over so many times the median norm of the steps before, or
-    is not finite: weights and moments stay as they are, the schedule goes on. The number left out is logged as
-    `train/skipped_steps`. What is left out follows from the norms alone, which a checkpoint holds.
+    """Skips an optimiser step whose gradient norm is not finite or exceeds a multiple of the recent median.
+    Weights and moments are not changed, but the learning rate schedule advances. `train/skipped_steps` counts the
+    skipped steps. The decision depends only on the gradient norms, which are stored in checkpoints.
 
     Args:
-        times: above 1.
+        times: multiple of the median norm above which a step is skipped; above 1.
 
     Raises:
-        ValueError: a number that is not.
-        DivergedError: from the fit, when `WINDOW` steps in a row were left out.
+        ValueError: `times` is not above 1.
+        DivergedError: from the fit, after `WINDOW` skipped steps in a row.
     """
 
     def __init__(self, times: float) -> None:
@@ -45,7 +45,7 @@ class SkipSpikes(Callback):
         norm = norm_of(pl_module.parameters()).item()
         usual = statistics.median(self._norms) if len(self._norms) >= LEAST else math.inf
         if math.isfinite(norm):
-            self._norms.append(norm)  # a spike's too: where all steps have become larger, they are soon usual
+            self._norms.append(norm)  # spikes included, so that the median adapts when all norms have grown
         if norm <= self.times * usual and math.isfinite(norm):
             self._in_a_row = 0
         else:
@@ -61,7 +61,7 @@ class SkipSpikes(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        # What is not finite is left out here; `RunTracker`, which comes later, is not to end the fit for it.
+        # Steps that are not finite are skipped here, so `RunTracker`, which runs later, must not end the fit.
         if isinstance(outputs, dict) and isinstance(outputs.get("loss"), torch.Tensor):
             outputs["loss"] = outputs["loss"].nan_to_num(0.0, 0.0, 0.0)
 

@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 class Speed:
-    """Counts tokens and seconds of training, without validation and without each process's first batch. It is the one
-    meter: the progress bar and the run's metrics both read it.
+    """Counts training tokens and training seconds, excluding validation. The progress bar and the run's metrics share
+    one meter.
 
-    The first batch compiles and warms up: its tokens are counted, but not timed.
+    Tokens of each process's first batch are counted but not timed, because it includes compilation and warm-up.
 
     Attributes:
-        num_tokens: read so far, by all ranks (`num_tokens` of seqlab.batch).
-        timed_tokens: those of them that were timed.
-        seconds: that they took.
-        peak: tokens a second that the devices would train at their peak; None = not known.
+        num_tokens: tokens read so far by all ranks (`num_tokens` of seqlab.batch).
+        timed_tokens: tokens read in the timed intervals.
+        seconds: duration of the timed intervals.
+        peak: tokens per second at the devices' peak FLOP/s; None = unknown.
     """
 
     peak: float | None = None
@@ -33,9 +33,9 @@ class Speed:
         self._reported = (0, 0.0)
 
     def count(self, num_tokens: Tensor) -> None:
-        """Counts a trained batch, num_tokens () of all ranks.
+        """Counts a training batch, num_tokens () over all ranks.
 
-        The number is read later, since reading it off a GPU waits for the GPU.
+        The value is read later, because reading it synchronises with the GPU.
         """
         self._unread = num_tokens if self._unread is None else self._unread + num_tokens
         if not self._warm:
@@ -44,25 +44,25 @@ class Speed:
             self.resume()
 
     def pause(self) -> None:
-        """Stops timing: something other than training begins."""
+        """Stops timing, before something other than training."""
         self._read()
         self._timed_from = None
 
     def resume(self) -> None:
-        """Resumes timing: training goes on."""
+        """Resumes timing when training continues."""
         if self._warm:
             self._timed_from = time.perf_counter()
 
     @property
     def rate(self) -> float:
-        """Tokens a second of all that was timed, up to the last batch that was read; 0 before."""
+        """Tokens per second over all timed intervals; 0 before the first."""
         if self._unread is not None:
             self._read()
         return self.timed_tokens / self.seconds if self.seconds else 0.0
 
     def metrics(self) -> dict[str, float]:
-        """Tokens, seconds, the speed of all that was timed and of what was timed since the last call, and the
-        share of the peak that the first is (MFU: Chowdhery et al. 2022, "PaLM", appendix B)."""
+        """Metrics: tokens, seconds, the overall speed and the speed since the last call, and the overall speed as a
+        share of the peak (MFU: Chowdhery et al. 2022, "PaLM", appendix B)."""
         rate = self.rate
         tokens, seconds = self.timed_tokens - self._reported[0], self.seconds - self._reported[1]
         self._reported = self.timed_tokens, self.seconds

@@ -1,4 +1,4 @@
-"""Breakdown of a training step's time: torch's profiler around a few steps, with a range for each part."""
+"""Time breakdown of a training step: torch's profiler over a few steps, with a range for each part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from seqlab.budgets.parts import REST, Part, parts_of
 
 WARM_UP = 5
-"""Steps before profiling; those from the second on are timed without the profiler."""
+"""Steps before profiling; steps from the second on are timed without the profiler."""
 DATA, LOSS, OPTIMISER, LOGGING = Part("data"), Part("loss"), Part("optimiser"), Part("logging")
 ACTIONS = {
     "train_dataloader_next": DATA,
@@ -25,20 +25,20 @@ ACTIONS = {
     "configure_gradient_clipping": OPTIMISER,
     "lr_scheduler_step": OPTIMISER,
 }
-"""Parts of the actions that Lightning profiles, by the end of their names; parts within them are told apart."""
+"""Part of each action that Lightning profiles, by the last component of its name. Nested parts count separately."""
 LOGGERS = ("[Callback]RunTracker", "[Callback]FitProgress")
 
 
 class StepProfiler(Profiler):
-    """Profiles optimiser steps of a fit of one process after `WARM_UP` and one more.
+    """Profiles optimiser steps of a single-process fit, after `WARM_UP` + 1 steps.
 
     Args:
-        steps: how many are profiled.
+        steps: number of profiled steps.
 
     Attributes:
-        parts: by the names of their ranges, in the model's order.
-        recorded: what torch's profiler has; None = the fit has ended before.
-        without: seconds of a step without the profiler.
+        parts: parts by range name, in the order of the model.
+        recorded: recording of torch's profiler; None = the fit ended too early.
+        without: mean seconds per step without the profiler.
     """
 
     def __init__(self, steps: int) -> None:
@@ -55,7 +55,7 @@ class StepProfiler(Profiler):
 
     @property
     def needed(self) -> int:
-        """Steps that the fit must have."""
+        """Number of steps that the fit must have."""
         return WARM_UP + 1 + self.steps
 
     def start(self, action_name: str) -> None:
@@ -94,7 +94,7 @@ class StepProfiler(Profiler):
                     hook.remove()
 
     def _watch(self, model: torch.nn.Module) -> None:
-        """Puts a range around each call of a part, and of the model."""
+        """Records a range for each call of a part and of the model."""
         parts = dict(parts_of(model))
         self.parts = {str(part): part for part in (*parts.values(), LOSS, OPTIMISER, DATA, LOGGING, REST)}
         for module, part in ({model: REST} | parts).items():
@@ -104,7 +104,7 @@ class StepProfiler(Profiler):
 
 
 def _range(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Hooks that begin a range and end it."""
+    """Hooks that begin and end a range."""
     begun: list[record_function] = []
 
     def before(*_: Any) -> None:

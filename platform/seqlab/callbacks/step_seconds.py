@@ -1,4 +1,4 @@
-"""The seconds of a training step, measured."""
+"""Measured duration of a training step."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.nn.stack import forget_activations
 
 WARM_UP, TIMED = 3, 10
-"""Optimiser steps."""
+"""Optimiser steps for warm-up and for timing."""
 
 
 def step_seconds(task: Any, data: Any, options: Any) -> Cost:
-    """The median of some optimiser steps of a fit of one process, its data read, and half of what their middle half
-    spans, as a share of it.
+    """Median duration in seconds of optimiser steps of a single-process fit, data loading included, with half the
+    interquartile range relative to the median.
 
     Args:
-        options: of the fit, whose device, precision and accumulation it has.
+        options: options of the fit, from which device, precision and accumulation are taken.
 
     Raises:
-        ValueError: there are several processes, the device has too little memory, or the data too few steps.
+        ValueError: there are several processes, the device has too little memory, or the data has too few steps.
     """
     trainer, tokens, times = options.trainer, options.tokens_per_step, _StepTimes()
     alone = L.Trainer(
@@ -60,7 +60,7 @@ def step_seconds(task: Any, data: Any, options: Any) -> Cost:
 
 class _StepTimes(Callback):
     """Attributes:
-    seconds: of each step after those that warm up.
+    seconds: duration of each step after the warm-up.
     """
 
     def __init__(self) -> None:

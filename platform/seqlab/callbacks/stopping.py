@@ -1,4 +1,4 @@
-"""Stopping a fit by a signal, at a place from which it resumes exactly."""
+"""Signal handling that stops a fit at a point from which it resumes exactly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-"""Ctrl-C, the system's and a batch queue's request, and SLURM's warning."""
+"""Ctrl-C, a termination request of the system or a batch queue, and SLURM's advance warning."""
 
 
 class StoppedError(SystemExit):
-    """A signal stopped a fit, its checkpoint written, or a sweep. The exit code is 128 + the signal's number."""
+    """A signal stopped a sweep, or a fit after it wrote a checkpoint. The exit code is 128 + the signal number."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -27,11 +27,11 @@ class StoppedError(SystemExit):
 
 
 class StopSignals:
-    """Notes a signal of `SIGNALS` instead of dying of it; Ctrl-C after that interrupts at once.
+    """Records a signal of `SIGNALS` instead of terminating; Ctrl-C after that interrupts at once.
 
     Attributes:
-        received: the first signal's number; 0 before it.
-        during: what is finished before the stop.
+        received: number of the first signal; 0 = none yet.
+        during: name of the unit of work that is finished before stopping, such as "step".
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class StopSignals:
         self._before: dict[int, Any] = {}
 
     def catch(self, during: str = "step") -> None:
-        """Starts noting. A signal that is ignored, as in the background of a shell, stays ignored."""
+        """Installs the handlers. A signal that is ignored, as in a shell's background job, stays ignored."""
         self.received, self.during = 0, during
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.getsignal(s) for s in SIGNALS if signal.getsignal(s) != signal.SIG_IGN}
@@ -47,7 +47,7 @@ class StopSignals:
                 signal.signal(signum, self._note)
 
     def release(self) -> None:
-        """Puts back what was there before."""
+        """Restores the previous handlers."""
         while self._before:
             signal.signal(*self._before.popitem())
 
@@ -60,16 +60,16 @@ class StopSignals:
 
     @rank_zero_only
     def say(self) -> None:
-        """Says that the fit stops, and after what."""
-        # Not by print, which may be what the signal has interrupted.
+        """Announces on stderr that the fit stops after the current unit of work."""
+        # os.write, because the signal may have interrupted a print.
         name = signal.Signals(self.received).name
         os.write(2, f"\n{name}: stopping after this {self.during}; Ctrl-C stops at once\n".encode())
 
 
 def exit_code(end: SystemExit) -> int:
-    """Exit code of a command after a fit or an evaluation that a signal ended.
+    """Exit code of a command whose fit or evaluation was ended by a signal.
 
-    Ranks other than 0 end with 0: their launcher would kill the first, which still has points to send.
+    Ranks other than 0 exit with 0; otherwise their launcher would kill rank 0, which still has metrics to send.
     """
     if getattr(rank_zero_only, "rank", 0) != 0:
         return 0

@@ -1,4 +1,4 @@
-"""The model as a table: what each block mixes with, its parameters and its state."""
+"""Summary table of the model: mixer, number of parameters and state size of each block."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DEFAULT_SEQ_LEN = 1024
 
 
 class ModelTable(ModelSummary):
-    """Prints the table on stderr when a fit starts."""
+    """Prints the summary table on stderr when a fit starts."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Describes the model before it is spread over processes."""
+        """Builds the table before the model is distributed over processes."""
         super().setup(trainer, pl_module, stage)
         model = getattr(pl_module, "model", pl_module)
         self._table = model_table(model, getattr(pl_module, "seq_len", DEFAULT_SEQ_LEN))
@@ -35,16 +35,16 @@ class ModelTable(ModelSummary):
             Console(stderr=True).print(self._table)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Prints the groups as a checkpoint has restored them."""
+        """Prints the parameter groups after a checkpoint has restored them."""
         if trainer.is_global_zero:
             Console(stderr=True).print(*map(group_table, trainer.optimizers))
 
 
 def model_table(model: nn.Module, seq_len: int) -> Table:
-    """One row for each part of the model; consecutive blocks that are alike share one.
+    """Table with one row per part of the model; identical consecutive blocks share a row.
 
-    A block is a module that has a mixer. Its state is the numbers that one sequence must remember after `seq_len`
-    tokens.
+    A block is a module that has a mixer. Its state size is the number of values that one sequence stores after
+    `seq_len` tokens.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("part", no_wrap=True)
@@ -68,7 +68,7 @@ def model_table(model: nn.Module, seq_len: int) -> Table:
 
 
 def group_table(optimizer: Optimizer) -> Table:
-    """One row for each group of parameters that an optimiser trains alike."""
+    """Table with one row per parameter group of an optimiser."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(type(optimizer).__name__)
     for title in ("peak lr", "weight decay", "parameters"):
@@ -83,7 +83,7 @@ def group_table(optimizer: Optimizer) -> Table:
 
 
 def describe(part: nn.Module) -> str:
-    """Description of a part of a model; for a block, its mixer, its feed-forward and its norm."""
+    """Describes a part of a model; for a block, its mixer, feed-forward and norm."""
     if isinstance(part, PositionalEncoding):
         return f"{type(part).__name__} on {part.acts_on}"
     if (mixer := _mixer(part)) is None:
@@ -128,5 +128,5 @@ def _state_size(part: nn.Module, seq_len: int) -> int:
 
 
 def _range(names: list[str]) -> str:
-    """blocks.0, blocks.1, blocks.2 are blocks.0-2."""
+    """Abbreviates consecutive names: blocks.0, blocks.1, blocks.2 becomes blocks.0-2."""
     return names[0] if len(names) == 1 else f"{names[0]}-{names[-1].rpartition('.')[2]}"

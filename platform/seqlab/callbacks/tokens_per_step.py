@@ -1,4 +1,4 @@
-"""Optimiser steps of a number of tokens, however many batches these take."""
+"""Optimiser steps with a fixed number of tokens and a variable number of batches."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from seqlab.tasks.task import Task
 
 
 class TokensPerStep(Callback):
-    """Accumulates gradients until all ranks together have read so many real tokens, or an epoch ends. The loss of a
-    step is the mean over all that counts in it, not the mean of its batches' means. Which batches a step has follows
-    from the data alone, so that a fit resumes exactly.
+    """Accumulates gradients until all ranks together have read a given number of real tokens, or an epoch ends. The
+    loss of a step is the mean over all its counted targets, not the mean of batch means. The batches of a step depend
+    only on the data, so that a fit resumes exactly.
 
     Args:
-        tokens: at least 1.
+        tokens: minimum number of real tokens per optimiser step over all ranks, at least 1.
 
     Raises:
-        ValueError: a number below; or when the fit begins, a model that is no `Task`, another accumulation, or no
-            `max_steps`, without which nobody knows how long the schedule of the learning rate is.
+        ValueError: tokens is below 1; or, when the fit starts, the model is not a `Task`, other gradient accumulation
+            is set, or `max_steps`, which the learning rate schedule requires, is missing.
     """
 
     def __init__(self, tokens: int) -> None:
@@ -57,7 +57,7 @@ class TokensPerStep(Callback):
         self._counted += int(pl_module.num_counted)
 
     def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: Any, optimizer: torch.optim.Optimizer) -> None:
-        counted = self._counted + int(pl_module.num_counted)  # of the batches before, and of the last
+        counted = self._counted + int(pl_module.num_counted)  # of the previous batches and of the last one
         for weight in pl_module.parameters():
             if weight.grad is not None:
                 weight.grad.mul_(self.tokens / max(1, counted))

@@ -1,4 +1,4 @@
-"""The last line of a fit: where the run and its checkpoint are, and what to do with them."""
+"""Closing line of a fit: the run, its checkpoint, and the next command."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TEST = "seqlab test {run}"
 
 
 class WhereNext(Callback):
-    """Prints on stdout where a fit has ended: its checkpoint and what comes next, and why it ended early if it did.
+    """Prints a fit's checkpoint and the next command on stdout, and the reason if the fit ended early.
 
     Args:
-        trust: the modules that `--trust` must name in what comes next.
+        trust: modules that `--trust` must name in the next command.
     """
 
     def __init__(self, trust: Sequence[str] = ()) -> None:
@@ -45,11 +45,11 @@ class WhereNext(Callback):
 
 
 def where_next(logger: Logger | None, best: str, last: str, command: str = EXPORT, trust: Sequence[str] = ()) -> str:
-    """The line, for a logger that may have a run, and the paths of the checkpoints, of which one may be empty.
+    """Closing line for a logger, which may have a run, and the checkpoint paths, one of which may be empty.
 
     Args:
-        command: what comes next, of a `{run}` whose bundle may be `{bundle}`.
-        trust: as of `WhereNext`.
+        command: template of the next command, with placeholders `{run}` and, optionally, `{bundle}`.
+        trust: modules that `--trust` must name in the command.
     """
     which, path = ("best", _shown(best)) if best else ("last", _shown(last))
     run_id = getattr(logger, "run_id", None)
@@ -60,7 +60,7 @@ def where_next(logger: Logger | None, best: str, last: str, command: str = EXPOR
 
 
 def _typed(command: str, run: str, name: str, trust: Sequence[str]) -> str:
-    """A command as a shell takes it."""
+    """Command line, quoted for a shell."""
     return command.format(run=" ".join([shlex.quote(run), *_flags(trust)]), bundle=shlex.quote(f"bundles/{name}"))
 
 
@@ -69,17 +69,17 @@ def _flags(trust: Sequence[str]) -> list[str]:
 
 
 def _has_bundle(task: L.LightningModule) -> bool:
-    """True if a task's model is of a kind that can be exported."""
+    """True if a task's model can be exported."""
     return isinstance(getattr(task, "model", None), DECODERS + ENCODERS)
 
 
 def how_to_go_on(logger: Logger | None, last: Path | None, step: int, trust: Sequence[str] = ()) -> str:
-    """The end of the line of a fit that was stopped.
+    """End of the closing line of a stopped fit.
 
     Args:
-        last: the checkpoint to resume from, if there is one.
-        step: its optimiser step.
-        trust: as of `WhereNext`.
+        last: checkpoint to resume from; None = no checkpoint yet.
+        step: optimiser step of that checkpoint.
+        trust: modules that `--trust` must name in the command.
     """
     if last is None:
         return "there is no checkpoint yet"
@@ -90,7 +90,7 @@ def how_to_go_on(logger: Logger | None, last: Path | None, step: int, trust: Seq
 
 
 def _checkpoints(trainer: L.Trainer) -> Checkpoints | None:
-    """The callback that writes what a run is loaded and resumed from, whichever others there are."""
+    """The callback that writes the run's own checkpoints; the user's checkpoint callbacks are ignored."""
     ours = (one for one in trainer.callbacks if isinstance(one, Checkpoints))  # type: ignore[attr-defined]
     return next(ours, None)
 
@@ -111,5 +111,5 @@ def _step(trainer: L.Trainer) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path, relative where that is shorter."""
+    """Path, made relative if that is shorter."""
     return min(path, os.path.relpath(path), key=len)

@@ -1,4 +1,4 @@
-"""Torch files that are whole or absent, carry their sha256, and load only harmless objects."""
+"""Torch files that are written atomically, end with their sha256, and load only plain values and tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMENT_LENGTH_FIELD = 2
 
 
 class Hashing:
-    """A file that is written from its beginning to its end, and hashed on the way."""
+    """Wrapper that hashes a sequentially written file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._digest, self._end = file, hashlib.sha256(), b""
@@ -36,13 +36,13 @@ class Hashing:
         return getattr(self._file, name)
 
     def hexdigest(self) -> str:
-        """The sha256 of everything written so far."""
+        """sha256 of everything written so far."""
         whole = self._digest.copy()
         whole.update(self._end)
         return whole.hexdigest()
 
     def seal(self) -> None:
-        """Ends a zip file, which has no comment yet, with the sha256 of all that precedes it as the comment."""
+        """Appends the sha256 of the preceding bytes to a zip file, as the zip comment, which must still be empty."""
         assert self._end == bytes(_COMMENT_LENGTH_FIELD), "torch.save is expected to write no zip comment"
         self._end = SEAL_SIZE.to_bytes(_COMMENT_LENGTH_FIELD, "little") + MARK
         self._file.seek(-_COMMENT_LENGTH_FIELD, os.SEEK_END)
@@ -50,11 +50,11 @@ class Hashing:
 
 
 def save_sealed(checkpoint: dict[str, Any], path: Path) -> None:
-    """Writes beside the path, syncs, renames and syncs the folder: a killed process leaves the old file or the new.
+    """Writes a temporary file, syncs, renames it and syncs the folder. A killed process leaves the old or the new file.
 
     Raises:
-        ValueError: the checkpoint holds something that would not load again.
-        OSError: it cannot be written.
+        ValueError: the checkpoint contains something that could not be loaded again.
+        OSError: the file cannot be written.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -76,9 +76,9 @@ def load_sealed(path: str | Path) -> dict[str, Any]:
     """Loads a checkpoint written by `save_sealed`, on the CPU.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not a seqlab checkpoint, is cut short or damaged, or holds more than tensors, numbers,
-            strings, lists and dicts.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a seqlab checkpoint, is truncated or damaged, or contains objects other than
+            tensors, numbers, strings, lists and dicts.
     """
     check_regular(path, "checkpoint")
     with Path(path).open("rb") as file:
@@ -101,7 +101,7 @@ def load_sealed(path: str | Path) -> dict[str, Any]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut, where the system can sync a folder."""
+    """Makes a rename durable, where the system can sync a folder."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -111,14 +111,14 @@ def sync_folder(folder: Path) -> None:
 
 
 PART_BYTES, DIRECTORY_BYTES = 2**12, 2**26
-"""Upper limits, in bytes, on what surrounds a part, its name included, and on the list of all parts."""
+"""Upper limits, in bytes, on the zip overhead per part, including its name, and on the central directory."""
 
 
 def check_parts(file: IO[bytes]) -> None:
-    """Refuses a file whose size is not that of its parts, before it is read. In a larger one a hole of gigabytes takes
-    no room, but time to hash; a smaller one would take more memory than it has bytes. torch.save does not compress.
+    """Raises ValueError, before reading, if the file size does not match the sizes of its parts. A sparse file may take
+    no disk space but long to hash, and a compressed one more memory than its size. torch.save does not compress.
     """
-    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # `ZipFile` reads a list of any size
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # `ZipFile` reads a directory of any size
     if end and end[zipfile._ECD_SIZE] > DIRECTORY_BYTES:  # type: ignore[attr-defined]
         raise ValueError(f"the list of its parts has more than {DIRECTORY_BYTES} bytes")
     with zipfile.ZipFile(file) as parts:
@@ -132,8 +132,8 @@ def check_parts(file: IO[bytes]) -> None:
 
 
 def pickle_of(file: IO[bytes]) -> bytes:
-    """The pickle that `torch.load` reads."""
-    if not torch.serialization._is_zipfile(file):  # as torch.load decides; it would read an older format
+    """Pickle that `torch.load` will read from the file."""
+    if not torch.serialization._is_zipfile(file):  # torch.load's own test; it would also read an older format
         raise ValueError("it does not begin as a zip file")
     content: bytes = torch._C.PyTorchFileReader(file).get_record("data.pkl")
     file.seek(0)
@@ -152,7 +152,7 @@ def _refuse_objects(file: IO[bytes], path: Path) -> None:
 
 
 def _seal(file: IO[bytes], path: str | Path) -> bytes:
-    """The hash that a file carries at its end."""
+    """sha256 stored at the end of a file."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - SEAL_SIZE))
     seal = file.read()
     if not seal.startswith(MARK):

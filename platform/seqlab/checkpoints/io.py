@@ -1,4 +1,4 @@
-"""Checkpoint files that are whole or absent, and that are refused when a single bit is wrong."""
+"""Atomic, checksummed checkpoint files; a single wrong bit is detected on loading."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from seqlab.files.atomic import writing
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Writes a checkpoint whole or not at all, and loads only what is intact and harmless.
+    """Writes checkpoints atomically, and loads only intact checkpoints of plain values and tensors.
 
-    A checkpoint is written to a temporary file in its own folder, synced, and renamed into place, so that whatever
-    kills the process leaves the old file or the new one. It loads with `weights_only`, always.
+    A checkpoint is written to a temporary file in its own folder, synced, and renamed into place. A process killed at
+    any time leaves either the old file or the new one. Loading always uses `weights_only`.
 
-    It carries its own sha256, as the comment that the zip format allows at the end of a file. A second file could
-    not be renamed in the same instant, and would stay behind when the checkpoint is copied; this way it is one
-    ordinary torch file, which `torch.load` reads too.
+    The sha256 is stored in the file itself, as the comment at the end of the zip format. A separate checksum file could
+    not be renamed in the same instant and could get lost when the checkpoint is copied. The result is an ordinary torch
+    file, which `torch.load` also reads.
 
     Args:
-        check: looks at what is loaded before it is used, and raises ValueError if it does not fit.
-        in_background: takes a copy of the checkpoint, in the memory of the CPU, and has a thread write it. One is
-            written at a time: a second waits for the first, and raises what was wrong with it.
+        check: validates a loaded checkpoint before it is used; raises ValueError if it does not fit.
+        in_background: copy the checkpoint to CPU memory and write it in a thread. One checkpoint is written at a time;
+            the next save waits for the previous one and raises its error.
     """
 
     def __init__(self, check: Callable[[dict[str, Any]], None] | None = None, *, in_background: bool = False) -> None:
@@ -47,14 +47,14 @@ class AtomicCheckpointIO(CheckpointIO):
         """Writes the checkpoint, replacing an older one of that name.
 
         Raises:
-            CannotWriteError: the file could not be written, or in the background the one before; an older one is
-                untouched.
-            ValueError: the checkpoint holds what would not load again; an older one is untouched.
+            CannotWriteError: the file, or the previous one written in the background, could not be written. An older
+                file is not touched.
+            ValueError: the checkpoint contains something that could not be loaded again. An older file is not touched.
         """
         self._save(_save_whole, checkpoint, Path(path))
 
     def save_shards(self, checkpoint: dict[str, Any], path: str | Path) -> None:
-        """Saves as `save_checkpoint` does, a model spread over processes: each writes its shards, and must call it."""
+        """Saves a sharded model like `save_checkpoint`. Each rank writes its shards, and every rank must call it."""
         self._save(partial(save_shards, group=self._group()), checkpoint, Path(path))
 
     def load_checkpoint(
@@ -63,12 +63,12 @@ class AtomicCheckpointIO(CheckpointIO):
         map_location: Callable[[Any, str], Any] | None = None,
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
-        """Reads a checkpoint with its tensors on the CPU; `map_location` and `weights_only` change nothing.
+        """Reads a checkpoint with its tensors on the CPU; `map_location` and `weights_only` are ignored.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file is not a seqlab checkpoint, is cut short or damaged, or holds more than tensors,
-                numbers, strings, lists and dicts.
+            FileNotFoundError: the file does not exist.
+            ValueError: the file is not a seqlab checkpoint, is truncated or damaged, or contains objects other than
+                tensors, numbers, strings, lists and dicts.
         """
         self.teardown()
         checkpoint = read_checkpoint(path)
@@ -77,8 +77,8 @@ class AtomicCheckpointIO(CheckpointIO):
         return checkpoint
 
     def load_shards(self, path: str | Path, task: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any] | None:
-        """Loads as `load_checkpoint` does, into the weights of a task spread over processes; each must call it. The
-        result has what its optimizers are to load; None where the checkpoint is in one file."""
+        """Loads like `load_checkpoint`, directly into the weights of a sharded task. Every rank must call it. Returns
+        the checkpoint with the state for the optimizers to load, or None if the checkpoint is a single file."""
         self.teardown()
         outline = load_sealed(path)
         if SHARDS not in outline:
@@ -93,13 +93,13 @@ class AtomicCheckpointIO(CheckpointIO):
         remove_shards(Path(path))
 
     def wait_at_most(self, timeout: timedelta) -> None:
-        """Sets the longest wait for another process that writes shards; until then it is torch's 30 minutes."""
+        """Sets the timeout for waiting on other ranks that write shards; torch's default is 30 minutes."""
         self._timeout = timeout
         if self._processes is not None:
             distributed_c10d._set_pg_timeout(timeout, self._processes)
 
     def teardown(self) -> None:
-        """Waits until what was begun is written; raises as `save_checkpoint`."""
+        """Waits for a pending background write; raises as `save_checkpoint`."""
         if self._background is not None:
             self._background.finish()
 
@@ -110,28 +110,28 @@ class AtomicCheckpointIO(CheckpointIO):
             self._background.save(save, checkpoint, path)
 
     def _group(self) -> dist.ProcessGroup:
-        """Process group of all ranks for checkpoints alone: a thread may write one while the fit uses the others."""
+        """Process group of all ranks for checkpoints only: a background thread may use it while the fit uses others."""
         if self._processes is None:
             self._processes = dist.new_group(backend="gloo", timeout=self._timeout)
         return self._processes
 
 
 def read_checkpoint(path: str | Path, *, weights: bool = True) -> dict[str, Any]:
-    """A checkpoint that `AtomicCheckpointIO` saved, on the CPU, from one process or many; raises as
+    """Reads a checkpoint saved by `AtomicCheckpointIO`, sharded or not, on the CPU; raises as
     `AtomicCheckpointIO.load_checkpoint`.
 
     Args:
-        weights: False = weights in shards are not read; tensors of their shapes stand in for them.
+        weights: False = do not read sharded weights; placeholder tensors of their shapes are returned instead.
     """
     checkpoint = load_sealed(path)
     return in_memory(checkpoint, Path(path)) if weights and SHARDS in checkpoint else checkpoint
 
 
 class _Background:
-    """A thread that writes one checkpoint at a time, from a copy that the next one is copied over."""
+    """A thread that writes one checkpoint at a time, from a staging buffer that is reused."""
 
     def __init__(self) -> None:
-        # Not torch's DefaultStager: that of torch 2.11 serves one save only.
+        # torch's DefaultStager works for only one save in torch 2.11.
         from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
         self._stager = StateDictStager(pin_memory=torch.cuda.is_available())

@@ -1,7 +1,7 @@
-"""Shard storage for torch.distributed.checkpoint (DCP), with the sha256 of each file and without a pickle.
+"""Shard storage for torch.distributed.checkpoint (DCP), with a sha256 for each file and without pickled metadata.
 
-Plain values replace DCP's pickled metadata: "folder", its name; "files", the sha256 of each by name; and "parts", those
-of each tensor by name, with "offset" and "size" in the tensor, and "file", "start" and "length" on disk.
+Plain values replace DCP's pickled metadata: "folder", the folder's name; "files", the sha256 of each file by name; and
+"parts", a list for each tensor by name: "offset" and "size" in the tensor, and "file", "start" and "length" on disk.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def write(
     whole: str,
     group: dist.ProcessGroup,
 ) -> None:
-    """Has each rank write its shards, and the first then seal the index of them. Every rank must call it.
+    """Writes each rank's shards; rank 0 then seals the index. Every rank must call it.
 
     Args:
-        whole: as in `seqlab.files.atomic.writing`.
+        seal: writes the index, on rank 0.
+        whole: state of the previous file, for error messages; see `seqlab.files.atomic.writing`.
 
     Raises:
-        CannotWriteError: a rank could not write. All raise the same.
+        CannotWriteError: a rank could not write. All ranks raise the same error.
     """
     with _as_of_one_rank():
         save(dict(tensors), storage_writer=_Writer(folder, seal, whole), process_group=group)
@@ -59,7 +60,7 @@ def write(
 def read(
     tensors: Mapping[str, Tensor], folder: Path, shards: dict[str, Any], group: dist.ProcessGroup | None = None
 ) -> None:
-    """Fills tensors, however they are distributed, from shards. With a group, every rank of it must call this."""
+    """Fills tensors of any sharding from shards. If a group is given, every rank of it must call this."""
     with _as_of_one_rank(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         load(dict(tensors), storage_reader=_Reader(folder, shards, tensors), process_group=group, no_dist=group is None)
@@ -88,7 +89,7 @@ class _Writer(FileSystemWriter):
         return hashed
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Seals the index, on the first rank, once all have written."""
+        """Seals the index, on rank 0, after all ranks have written."""
         files: dict[str, str] = {}
         parts: dict[str, list[dict[str, Any]]] = {}
         for written in (written for of_rank in results for written in of_rank):
@@ -99,7 +100,7 @@ class _Writer(FileSystemWriter):
             place = {"offset": list(written.index.offset or ()), "size": list(size)}
             where = {"file": info.relative_path, "start": info.offset, "length": info.length}
             parts.setdefault(written.index.fqn, []).append(place | where)
-        sync_folder(self._folder.parent)  # which has this folder's name
+        sync_folder(self._folder.parent)  # makes the entry of the new folder durable
         self._seal({"folder": self._folder.name, "files": files, "parts": parts})
 
 
@@ -109,7 +110,7 @@ class _Reader(FileSystemReader):
         self._shards, self._tensors = shards, tensors
 
     def _slice_file(self, file: Any, sinfo: _StorageInfo) -> IO[bytes]:
-        part = io.BytesIO(super()._slice_file(file, sinfo).read())  # torch's view has no way to its end
+        part = io.BytesIO(super()._slice_file(file, sinfo).read())  # torch's view cannot seek to its end
         check_parts(part)
         check_pickle(pickle_of(part))
         return part
@@ -127,7 +128,7 @@ class _Reader(FileSystemReader):
 
 
 class _HashedFiles(FileSystem):
-    """Records the sha256 of each file written, by its name."""
+    """File system that records the sha256 of each file written, by file name."""
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}

@@ -1,8 +1,8 @@
-"""Checkpoints of a model sharded over processes: each writes its shards, and one file, sealed last, names them.
+"""Checkpoints of a sharded model: each rank writes its shards, and an index file, sealed last, names them.
 
-`last.ckpt` is an ordinary checkpoint whose weights and optimiser state are stand-ins of the right shape, without
-memory; the numbers are in a folder beside it, which its "shards" name. So a rename of one file replaces a checkpoint,
-whatever kills the processes. Shards can be read into any other layout (torch.distributed.checkpoint).
+`last.ckpt` is an ordinary checkpoint whose weights and optimiser state are placeholders of the right shape that take no
+memory. The values are in a folder next to it, named by its entry "shards". Renaming this one file therefore replaces a
+checkpoint atomically. Shards can be read into any other layout (torch.distributed.checkpoint).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SHARDS = "shards"
 
 
 def save_shards(checkpoint: dict[str, Any], path: Path, group: dist.ProcessGroup) -> None:
-    """Replaces a checkpoint once every rank has written its shards and they are synced. Every rank must call it.
+    """Replaces a checkpoint after every rank has written and synced its shards. Every rank must call it.
 
     Raises:
-        CannotWriteError: a rank could not write; the older checkpoint is untouched. All ranks raise the same.
-        ValueError: the checkpoint holds something that would not load again; as above.
+        CannotWriteError: a rank could not write. The older checkpoint is not touched, and all ranks raise the same.
+        ValueError: the checkpoint contains something that could not be loaded again; likewise.
     """
     from seqlab.checkpoints.shard_storage import write
 
@@ -61,15 +61,15 @@ def save_shards(checkpoint: dict[str, Any], path: Path, group: dist.ProcessGroup
 def load_shards(
     outline: dict[str, Any], path: Path, task: nn.Module, optimizers: Sequence[Optimizer], group: dist.ProcessGroup
 ) -> dict[str, Any]:
-    """The checkpoint, read into a task's own weights and sharded as they are. Each rank reads what it needs; every rank
-    must call it.
+    """Reads a checkpoint into a task's weights, with their current sharding. Each rank reads only what it needs, and
+    every rank must call it.
 
     Args:
-        outline: what `path` holds.
-        optimizers: the task's; empty = optimiser state is not read.
+        outline: content of the file `path`, with placeholders for the tensors.
+        optimizers: optimisers of the task; empty = do not read optimiser state.
 
     Raises:
-        ValueError: a shard is missing or damaged, or a tensor has another shape. All ranks raise the same.
+        ValueError: a shard is missing or damaged, or a tensor has another shape. All ranks raise the same error.
     """
     checkpoint = {**outline, "state_dict": task.state_dict()}
     if not optimizers:
@@ -96,7 +96,7 @@ def load_shards(
 
 
 def in_memory(outline: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The whole checkpoint in this process alone, as one process saves it.
+    """Reads the full, unsharded checkpoint in one process.
 
     Raises:
         ValueError: a shard is missing or damaged.
@@ -112,7 +112,7 @@ def in_memory(outline: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def places(checkpoint: dict[str, Any]) -> Iterator[tuple[str, dict[Any, Any], Any]]:
-    """The tensors that are as large as the model: the name of each, and the dict and the key that hold it."""
+    """Yields weights and optimiser state tensors: the name of each, and the dict and key that hold it."""
     for name in checkpoint["state_dict"]:
         yield f"state_dict.{name}", checkpoint["state_dict"], name
     for number, optimizer in enumerate(checkpoint.get("optimizer_states", [])):
@@ -130,7 +130,7 @@ def remove_shards(path: Path, but: str | None = None) -> None:
 
 
 def _without_memory(checkpoint: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A copy with stand-ins for the tensors, and the tensors by name."""
+    """Copy of a checkpoint with placeholders for its tensors, and the tensors by name."""
     outline = {**checkpoint, "state_dict": dict(checkpoint["state_dict"])}
     if "optimizer_states" in checkpoint:
         outline["optimizer_states"] = [
@@ -145,7 +145,7 @@ def _without_memory(checkpoint: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def _like(stored: Tensor, weight: Tensor) -> Tensor:
-    """An empty tensor sharded as its weight; whole if a scalar or of size 1 in some dimensions."""
+    """An empty tensor, sharded like its weight if it has the same shape; otherwise, such as a scalar, replicated."""
     if stored.shape == weight.shape:
         return torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
     if stored.ndim and any(n not in (1, m) for n, m in zip(stored.shape, weight.shape, strict=True)):
@@ -155,7 +155,7 @@ def _like(stored: Tensor, weight: Tensor) -> Tensor:
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Context in which any error due to a checkpoint's outline becomes one sentence about it."""
+    """Converts any error caused by a checkpoint's outline into a one-sentence ValueError."""
     try:
         yield
     except _RefusedError:
@@ -169,7 +169,7 @@ class _RefusedError(ValueError):
 
 
 def _check(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], share: slice) -> None:
-    """Raises if these tensors cannot be read; hashes a share of the files."""
+    """Raises ValueError if the tensors cannot be read; verifies the sha256 of the files in `share`."""
     shards, stored = outline[SHARDS], {name: kept[key] for name, kept, key in places(outline)}
     files = {name: _folder(outline, path) / Path(name).name for name in shards["files"]}
     for file in files.values():
@@ -186,7 +186,7 @@ def _check(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], s
     room = {name: file.stat().st_size for name, file in files.items()}
     for name, tensor in stored.items():
         _check_parts(name, tensor, shards["parts"][name], room)
-    for name, left in room.items():  # a hole of gigabytes takes no room, but time to hash
+    for name, left in room.items():  # a sparse file takes no disk space, but long to hash
         if left:
             raise ValueError(f"{files[name]} has {left} bytes more than its parts")
     for name in [*files][share]:
@@ -196,10 +196,10 @@ def _check(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], s
 
 
 def _check_parts(name: str, tensor: Tensor, parts: list[dict[str, Any]], room: dict[str, int]) -> None:
-    """Raises ValueError unless a tensor's parts hold each of its numbers once and fit into their files.
+    """Raises ValueError unless a tensor's parts cover each of its elements exactly once and fit into their files.
 
     Args:
-        room: bytes of each file that no part has claimed yet; less this tensor's on return.
+        room: unclaimed bytes of each file; reduced by this tensor's parts.
     """
     boxes = [[*zip(part["offset"], part["size"], strict=True)] for part in parts]
     for box in boxes:

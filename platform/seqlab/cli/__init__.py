@@ -1,4 +1,4 @@
-"""The `seqlab` command. Each verb imports what it needs when it runs, so that `--help` is quick."""
+"""The `seqlab` command. Verbs import their dependencies when they run, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ VERBS = (
 )
 
 MAY_FETCH = ("estimate", "profile", "resume", "study", "submit", "sweep")
-"""Verbs that may download a dataset. The others read one that a stored config names only from this machine."""
+"""Verbs that may download a dataset. Other verbs read a dataset in a stored config only from this machine."""
 MOST_SAID = 900
-"""Characters of an error's sentence."""
+"""Maximum characters of an error message."""
 
-# A process that is spawned imports this file too, and then the classes that it is sent.
+# Spawned processes import this file too, and then unpickle classes from the working folder.
 add_working_folder()
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
+    """Runs one command. Exit codes: 0 success, 1 failed proof, 2 bad input, with a one-sentence message."""
     if not _has_output():
         return 2
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # for child processes
     with shown_for_people():
         return _ran(sys.argv[1:] if argv is None else argv)
 
 
 def _correct_environment() -> None:
-    """Drops empty entries of PYTHONPATH, which Python takes for the working folder, and a terminal width of 0."""
+    """Drops empty entries of PYTHONPATH, which Python reads as the working folder, and a terminal width of 0."""
     paths = os.environ.get("PYTHONPATH", "")
     if "" in (entries := paths.split(os.pathsep)) and paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, entries))
@@ -84,7 +84,7 @@ def _ran(args: list[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader has had enough, as in `seqlab compare | head`; Python would complain once more at its end.
+        # The reader closed the pipe, as in `seqlab compare | head`; Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
@@ -103,12 +103,12 @@ def _ran(args: list[str]) -> int:
     except (MemoryError, ImportError) as error:
         if os.environ.get("SEQLAB_DEBUG"):
             raise
-        sys.unraisablehook = lambda _: None  # what libraries do at Python's end fails as well
+        sys.unraisablehook = lambda _: None  # libraries also fail in their exit handlers
         why = f"a library cannot be loaded: {error}" if isinstance(error, ImportError) else f"no memory left {error}"
         print(f"seqlab: {why.strip()}; `ulimit -v` and the machine's free memory are the limits", file=sys.stderr)
         return 2
     except RuntimeError as error:
-        if os.environ.get("SEQLAB_DEBUG") or "home directory" not in str(error):  # pathlib's, and platformdirs'
+        if os.environ.get("SEQLAB_DEBUG") or "home directory" not in str(error):  # raised by pathlib and platformdirs
             raise
         print("seqlab: the user's home folder is not known: set HOME, and write no path with ~", file=sys.stderr)
         return 2
@@ -117,25 +117,25 @@ def _ran(args: list[str]) -> int:
 
 
 def _folded(said: str) -> str:
-    """A sentence without the middle of what is quoted in it at length."""
+    """Shortens a long message by cutting its middle."""
     return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID // 2]} ... {said[-MOST_SAID // 2 :]}"
 
 
 def _has_output() -> bool:
-    """Returns True if standard output is open. Gives the numbers of closed streams to the null device: the next
-    file that is opened would take them, and get what is printed there."""
+    """Returns True if standard output is open. Opens the null device for closed streams; otherwise the next opened
+    file would reuse their descriptors and receive printed text."""
     for stream, use in ((sys.stdin, os.O_RDONLY), (sys.stdout, os.O_WRONLY)):
         if stream is None:
             os.open(os.devnull, use)
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
     if sys.stdout is None:
         print(f"seqlab: standard output is closed; give it a file, such as {os.devnull}", file=sys.stderr)
     return sys.stdout is not None
 
 
 def _check_working_folder() -> None:
-    """Libraries end the process, or with a traceback, where there is none."""
+    """Raises ValueError if the working folder was deleted, where libraries would exit or print a traceback."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -143,7 +143,7 @@ def _check_working_folder() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises its errors, for `main` to tell in one sentence."""
+    """Raises errors as ValueError, which `main` prints in one sentence."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see {self.prog} --help")
@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     parsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in VERBS:
         description = f"{verb.does[0].upper()}{verb.does[1:]}."
-        # The help of Lightning's verbs is not argparse's.
+        # Lightning's verbs have their own help.
         of_verb = parsers.add_parser(
             verb.name, help=verb.does, description=description, add_help=verb.name not in fit.LIGHTNING
         )

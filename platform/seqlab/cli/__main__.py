@@ -1,4 +1,4 @@
-"""`python -m seqlab.cli`: what the command `seqlab` is. A process that is spawned imports it by another name."""
+"""`python -m seqlab.cli`, the same as the command `seqlab`. Spawned processes import it under another name."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from seqlab.cli import main
 
 if __name__ == "__main__":
     if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:
-        del sys.path[0]  # `-m` puts it there, before what is installed
+        del sys.path[0]  # `-m` adds it before installed packages
     sys.exit(main())

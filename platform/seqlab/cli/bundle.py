@@ -1,4 +1,4 @@
-"""The verbs of bundles: export, promote, verify."""
+"""Verbs for bundles: export, promote, verify."""
 
 from __future__ import annotations
 
@@ -25,34 +25,39 @@ if TYPE_CHECKING:
 
 
 @verb(
-    "write a run as an ONNX bundle that is proven equal to it",
+    "export a run as an ONNX bundle that is proven equal to it",
     RUN,
-    argument("--out", required=True, metavar="DIR", help="a folder that is not there yet; of html a file"),
+    argument(
+        "--out",
+        required=True,
+        metavar="DIR",
+        help="output folder (must not exist); with --format html, the output file",
+    ),
     argument(
         "--format",
         default="bundle",
         choices=["bundle", "triton", "html"],
-        help="triton: a model repository; html: a page that runs it",
+        help="triton: a Triton model repository; html: a page that runs the bundle",
     ),
     argument(
         "--precision",
         default="fp32",
         choices=["fp32", "fp16", "bf16", "int8", "int4"],
-        help="of the weights; in bf16 they take half the space, and arithmetic is that of fp32; default: fp32",
+        help="precision of the weights; bf16 halves the file and computes in fp32; default: fp32",
     ),
     argument(
         "--target",
         dest="graphs",
         default="portable",
         choices=["portable", "ort", "cuda-graph"],
-        help="ort has onnxruntime's own nodes; cuda-graph a step that a CUDA graph can record; default: portable",
+        help="ort: onnxruntime's fused nodes; cuda-graph: a decode step that a CUDA graph records; default: portable",
     ),
     argument(
         "--taps",
         type=lambda names: names.split(","),
         default=[],
         metavar="attention,state",
-        help="add a debug twin that gives attention weights and hidden states",
+        help="add a debug graph that also returns intermediate outputs: attention weights, hidden states",
     ),
     PROVIDER,
     TRUST,
@@ -93,7 +98,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) -> Report:
-    """The bundle of a run; see `export_bundle`."""
+    """Exports a run as a bundle; see `export_bundle`."""
     from seqlab_export.bundle import export_bundle
 
     return export_bundle(
@@ -123,7 +128,7 @@ def _next_command(bundle: Path) -> str:
 
 
 @verb(
-    "make a bundle, or a run's newest that was promoted before, the champion of its experiment's model",
+    "make a bundle, or a run's last promoted one, the champion of its experiment's model",
     RUN_OR_BUNDLE,
     PROVIDER,
 )
@@ -149,11 +154,11 @@ def promote(options: argparse.Namespace) -> int:
 
 
 def _registered(bundle: Path, provider: Any, store: Store) -> tuple[TrackedRun, Version | None]:
-    """The run of a bundle, and the version that the bundle is of the run's model, once it is proven; None, and what
-    failed is printed, where it is not.
+    """Proves a bundle and registers it. Returns its run and its version of the run's model. If the proof fails, prints
+    the report and returns None as the version.
 
     Raises:
-        ValueError: its run is not in the store.
+        ValueError: the bundle has no run, or its run is not in the store.
     """
     from seqlab.tracking.registry import register
     from seqlab.tracking.runs import find_run
@@ -175,11 +180,11 @@ def _registered(bundle: Path, provider: Any, store: Store) -> tuple[TrackedRun, 
 
 
 @verb(
-    "prove a bundle again; exit code 1 if it fails",
-    argument("bundle", metavar="DIR", help="a bundle's folder"),
+    "prove a bundle on this machine; exit code 1 if a check fails",
+    argument("bundle", metavar="DIR", help="bundle folder"),
     argument("--json", action="store_true", help="print the report as JSON"),
-    argument("--all", action="store_true", help="on every runtime here, PyTorch too"),
-    argument("--seconds", type=decimal, metavar="S", help="longest that a proof may take; default: 3600"),
+    argument("--all", action="store_true", help="on every runtime installed here, including PyTorch"),
+    argument("--seconds", type=decimal, metavar="S", help="time limit of the proof in seconds; default: 3600"),
     PROVIDER,
 )
 def verify(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The run that a fit goes on with, where its command line does not name one."""
+"""The run that a fit continues if its command line does not name one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from seqlab.tracking.runs import TrackedRun, listed, unfinished_runs
 
 
 def check_findable(options: Any) -> None:
-    """Refuses a fit of a job whose run or checkpoint no later life would find."""
+    """Refuses `--resume auto` if a restart of the job could not find its run or checkpoint."""
     if options.ckpt_path is not None or options.trainer.logger is False:
         given = "trainer.logger is false" if options.ckpt_path is None else f"--ckpt_path is {options.ckpt_path}"
         raise ValueError(f"--resume auto finds the run and its checkpoint in the tracking store, but {given}")
 
 
 def only_unfinished(experiment: str, config: dict[str, Any]) -> str:
-    """The id of the experiment's one unfinished run with this config."""
+    """Id of the experiment's only unfinished run with this config."""
     runs = unfinished_runs(experiment, config_hash(config))
     if len(runs) != 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The verb of bug reports: env."""
+"""Verb for bug reports: env."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb of plans: estimate."""
+"""Verb for planning: estimate."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ AGAIN = "with --checkpoint_activations"
 
 
 @verb(
-    "say what a training takes, without allocating anything",
-    argument("--config", required=True, metavar="NAME|PATH", help="of a language model"),
-    argument("--tokens", type=decimal, required=True, metavar="N", help="to train on"),
-    argument("--device", default="H100", metavar="NAME", help="default: H100"),
-    argument("--devices", type=whole, default=1, metavar="N", help="default: 1"),
-    argument("--mfu", type=decimal, default=0.4, metavar="X", help="share of the dense bf16 peak; default: 0.4"),
-    argument("--price", type=decimal, metavar="P", help="of a device an hour"),
-    argument("--vocab-size", type=whole, default=50257, metavar="V", help="default: 50257"),
+    "estimate the time, memory and cost of a training run without allocating anything",
+    argument("--config", required=True, metavar="NAME|PATH", help="config of a language model"),
+    argument("--tokens", type=decimal, required=True, metavar="N", help="number of training tokens"),
+    argument("--device", default="H100", metavar="NAME", help="device type; default: H100"),
+    argument("--devices", type=whole, default=1, metavar="N", help="number of devices; default: 1"),
+    argument(
+        "--mfu",
+        type=decimal,
+        default=0.4,
+        metavar="X",
+        help="model FLOPs utilisation, a share of the dense bf16 peak; default: 0.4",
+    ),
+    argument("--price", type=decimal, metavar="P", help="price of one device for one hour"),
+    argument("--vocab-size", type=whole, default=50257, metavar="V", help="vocabulary size; default: 50257"),
 )
 def estimate(options: argparse.Namespace) -> int:
     from seqlab.budgets.devices import DEVICES

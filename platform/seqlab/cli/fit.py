@@ -1,4 +1,4 @@
-"""The verbs that train and evaluate, as Lightning runs them: fit, validate, test, predict, and resume."""
+"""Verbs for training and evaluation, run by Lightning: fit, validate, test, predict, and resume."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ COUNTS = (
     "SLURM_NTASKS_PER_NODE",
     "SLURM_PROCID",
 )
-"""Variables of launchers that Lightning reads as numbers."""
+"""Environment variables of launchers that Lightning reads as numbers."""
 
 
 def directly(name: str, args: list[str]) -> int | None:
-    """Runs one of Lightning's verbs, or shows its help; None where a RUN follows, whose config it is to take."""
+    """Runs a Lightning verb or shows its help; None if a RUN follows, whose config must be read first."""
     from seqlab.config.options import wants_help
 
     if wants_help(args):
@@ -70,7 +70,7 @@ def lightning(name: str, args: list[str], *, run_id: str | None = None) -> int:
 
 
 def ran(name: str, run: Callable[[], None]) -> int:
-    """The exit code of a verb that Lightning runs."""
+    """Runs a Lightning verb and returns its exit code."""
     if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"seqlab {name}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     _check_counts()
@@ -104,14 +104,14 @@ def ran(name: str, run: Callable[[], None]) -> int:
 
 
 def _check_counts() -> None:
-    """Refuses a launcher's variable that is no number: Lightning reads some as it is imported."""
+    """Checks that launcher variables are numbers; Lightning reads some of them on import."""
     for name in COUNTS:
         if not (given := os.environ.get(name, "0")).isdecimal():
             raise ValueError(f"the environment variable {name} is {given!r}; accepted: a whole number")
 
 
 def _check_tasks() -> None:
-    """Refuses several tasks of SLURM where it does not say how many a node has."""
+    """Refuses several SLURM tasks without a number of tasks per node."""
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
     tasks = os.environ.get("SLURM_NTASKS", "1")
@@ -123,7 +123,7 @@ def _check_tasks() -> None:
 
 
 def import_lightning() -> None:
-    """Imports what Lightning's verbs need, the blocks too."""
+    """Imports everything that Lightning's verbs need, including the blocks."""
     with _importing():
         from seqlab.config.configs import import_blocks
         from seqlab.config.quiet import import_torchmetrics
@@ -131,13 +131,13 @@ def import_lightning() -> None:
         import_torchmetrics()
         import seqlab.cli.lightning_cli  # noqa: F401
 
-        import_blocks()  # `SeqlabCLI` finds them imported
+        import_blocks()  # so that `SeqlabCLI` finds them imported
 
 
 @contextmanager
 def _importing() -> Iterator[None]:
-    """Turns garbage collection off within it, and later for what was imported: there is none, and looking for it costs
-    half a second."""
+    """Disables garbage collection during imports, and afterwards for the imported objects. None of them is garbage, and
+    scanning them takes half a second."""
     if "lightning" in sys.modules or not gc.isenabled():
         yield
         return
@@ -149,7 +149,7 @@ def _importing() -> Iterator[None]:
         gc.enable()
 
 
-@verb("continue a run where its last checkpoint is", RUN, TRUST)
+@verb("continue a run from its last checkpoint", RUN, TRUST)
 def resume(options: argparse.Namespace) -> int:
     from seqlab.checkpoints.io import read_checkpoint
     from seqlab.config.trust import only_trusted
@@ -172,7 +172,7 @@ def resume(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """Runs `validate`, `test` or `predict` of a RUN as it was configured, or on other data, read by its tokenizers."""
+    """Runs `validate`, `test` or `predict` on a RUN, with its config or on other data with the run's tokenizers."""
     from seqlab.config.trust import only_trusted
     from seqlab.trained.load import stored_run
     from seqlab.trained.same_vocabulary import with_stored_tokenizers
@@ -188,4 +188,4 @@ def evaluate(options: argparse.Namespace) -> int:
 
 VERBS = (*(Verb(name, does, (RUN, TRUST), evaluate) for name, does in LIGHTNING.items()), resume)
 TAKE_OVERRIDES = ("resume", "profile", "submit", "sweep", "validate", "test", "predict")
-"""Verbs whose other options go to Lightning."""
+"""Verbs that pass unknown options to Lightning."""

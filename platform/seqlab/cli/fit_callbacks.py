@@ -21,11 +21,11 @@ from seqlab.config.trust import to_trust
 
 
 def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, tags: dict[str, str]) -> list[Callback]:
-    """Callbacks that the options ask for, in the order that they rely on.
+    """Callbacks selected by the options, in the order that they depend on.
 
     Args:
-        config: as stored with the fit.
-        tags: of its run.
+        config: config stored with the fit.
+        tags: additional tags of the run.
     """
     return [
         *([] if options.tokens_per_step is None else [TokensPerStep(options.tokens_per_step)]),

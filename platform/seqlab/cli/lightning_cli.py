@@ -1,4 +1,4 @@
-"""LightningCLI as seqlab uses it: short configs, tracked runs, exact resume, errors of one sentence."""
+"""seqlab's LightningCLI: short configs, tracked runs, exact resume, one-sentence errors."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ from seqlab.trained.word_vectors import begin_words_with
 
 
 class ShortParser(LightningArgumentParser):
-    """Raises its errors, for the command line to put in one sentence."""
+    """Raises errors as ValueError, which the command line prints in one sentence."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         raise ValueError(message) from ex
 
 
 class SeqlabCLI(LightningCLI):
-    """Runs one of Lightning's verbs with seqlab's tracking, checkpoints and exact resume around it.
+    """Runs a Lightning verb with seqlab's tracking, checkpoints and exact resume.
 
     Args:
         verb: fit, validate, test or predict.
-        args: what follows the verb on the command line.
-        run_id: the run to continue, for a resumed fit; its last checkpoint is where it continues.
+        args: command-line arguments after the verb.
+        run_id: run to continue from its last checkpoint; None = a new run.
     """
 
     def __init__(self, verb: str, args: list[str], *, run_id: str | None = None) -> None:
@@ -104,7 +104,7 @@ class SeqlabCLI(LightningCLI):
             parser.add_argument(f"--{option.name}", type=option.type, default=option.default, help=option.help)
         parser.set_defaults(
             {
-                # The data module splits the windows over the ranks itself.
+                # The data module distributes the windows over the ranks itself.
                 "trainer.use_distributed_sampler": False,
                 "trainer.log_every_n_steps": 10,
             }
@@ -115,11 +115,11 @@ class SeqlabCLI(LightningCLI):
             )
 
     def _parse_ckpt_path(self) -> None:
-        """Lightning would override the command line with what the checkpoint says, and import what it names."""
+        """Does nothing. Lightning would override the command line by the checkpoint's config and import its classes."""
 
     def _dump_config(self) -> None:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=r"\s*Unable to serialize")  # `check_reads_back` refuses it
+            warnings.filterwarnings("ignore", message=r"\s*Unable to serialize")  # refused by `check_reads_back`
             text = self.parser.dump(self.config, skip_link_targets=False, skip_unset=False)
         self.config_dump = without_watchers(yaml.safe_load(text)[self.verb])
 
@@ -131,7 +131,7 @@ class SeqlabCLI(LightningCLI):
         if self.verb == "fit":
             check_reads_back(self._parser(self.verb), self.config_dump, options)
             check_opens(self.config_dump)
-            if self.run_id is None:  # a run that goes on has what was found
+            if self.run_id is None:  # a continued run has stored the result
                 self._match(options)
                 if options.resume is not None:
                     self._continue_job(options)
@@ -140,7 +140,7 @@ class SeqlabCLI(LightningCLI):
         self._find_tokenizer(options)
 
     def _find_checkpoint(self, options: Any) -> None:
-        """Finds the checkpoint of the run that `--ckpt_path` names."""
+        """Replaces a run named by `--ckpt_path` by the path of its checkpoint."""
         if self.verb == "fit" and options.ckpt_path == "last":
             self.run_id = only_unfinished(options.experiment, self.config_dump)
         run = find_run(self.run_id or options.ckpt_path)
@@ -150,7 +150,7 @@ class SeqlabCLI(LightningCLI):
         options.ckpt_path = str(checkpoint)
 
     def _find_tokenizer(self, options: Any) -> None:
-        """Gives the data the tokenizer of the run that the fit goes on from, or begins with, where they name none."""
+        """Sets the path of a stored tokenizer, if missing, from the run that the fit continues or starts from."""
         if "data" not in options or "tokenizer" not in options.data.get("init_args", {}):
             return
         checkpoint = options.ckpt_path
@@ -160,7 +160,7 @@ class SeqlabCLI(LightningCLI):
             give_path(options.data.init_args.tokenizer, Path(checkpoint))
 
     def _match(self, options: Any) -> None:
-        """Solves the model's size for a budget, and puts it into the config."""
+        """Solves the model size for a budget and sets it in the config."""
         if (found := matched(options, self.config_dump)) is not None:
             options[".".join(found.path)] = found.number
             self._set_seed()
@@ -169,7 +169,7 @@ class SeqlabCLI(LightningCLI):
             rank_zero_only(print)(costs, file=sys.stderr)
 
     def _continue_job(self, options: Any) -> None:
-        """Finds the job's run, and its checkpoint if there is one."""
+        """Finds the run of the job, and its checkpoint if it exists."""
         check_findable(options)
         run = run_of_job(options.run_name, options.experiment, config_hash(self.config_dump))
         if run is None:
@@ -190,7 +190,7 @@ class SeqlabCLI(LightningCLI):
         callbacks: list[Callback] = [FitProgress(speed)] if own_bar else []
         if self.verb == "fit":
             check_restores(theirs)
-            # Before a run is written to; and `RollCall` speaks before `LastWords`.
+            # First, before anything is written to a run; `RollCall` must report before `LastWords`.
             callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
         if given.max_time is not None:
             callbacks.append(MaxTime(given.max_time))
@@ -219,20 +219,20 @@ class SeqlabCLI(LightningCLI):
                 enable_model_summary=False,
                 **kwargs,
             )
-        except TypeError as error:  # of a wrong number of devices, say
+        except TypeError as error:  # such as a wrong number of devices
             raise ValueError(f"trainer: {error}") from error
         set_tensor_parallel(trainer, options.tp)
         check_precision(trainer, given.precision)
         cluster = trainer._accelerator_connector.cluster_environment
         if isinstance(cluster, SLURMEnvironment):
-            cluster.auto_requeue = False  # it would write a checkpoint of its own, and begin from it
+            cluster.auto_requeue = False  # it would write and load a separate checkpoint
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
         if isinstance(self.trainer.strategy, SpreadStrategy):
             self.trainer.strategy.check(self.model, fits=subcommand == "fit")
         if self.config[subcommand].ckpt_path is None:
-            # Begin anew: where there is an OnExceptionCheckpoint, Lightning would look for a checkpoint of another fit.
+            # A new fit: with an OnExceptionCheckpoint, Lightning would search for the checkpoint of another fit.
             self.trainer._checkpoint_connector._user_managed = True
             if subcommand != "fit":
                 untrained = f"seqlab {subcommand}: the model is untrained; give a RUN or --ckpt_path"
@@ -244,7 +244,7 @@ class SeqlabCLI(LightningCLI):
         options = self.config["fit"]
         meet_anew(self.trainer)
         check_tokenizers(self.datamodule)
-        if options.ckpt_path is not None:  # refused before there is a run of it, and before there are ranks
+        if options.ckpt_path is not None:  # refused before a run or ranks are started
             stored = read_checkpoint(options.ckpt_path, weights=False)
             with saying_what_is_wrong(options.ckpt_path, anywhere=True):
                 check_layout(stored, self.trainer)
@@ -252,7 +252,7 @@ class SeqlabCLI(LightningCLI):
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:
             begin_encoder_with(self.model, options.encoder_from, freeze=options.freeze_encoder)
-        # A checkpoint has all weights, and the file may be gone by now.
+        # Not when resuming: a checkpoint has all weights, and the file may no longer exist.
         if options.word_vectors is not None and options.ckpt_path is None:
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
@@ -265,7 +265,7 @@ class SeqlabCLI(LightningCLI):
             self.model.model.compile()
 
     def _find(self, checkpoint: str | None) -> None:
-        """Runs the fit's finders before it begins, or takes what they found if the fit continues."""
+        """Runs the finders before a new fit, or restores their results if the fit continues."""
         callbacks = as_list(self.config_init["fit"].trainer.callbacks)
         finders = [one for one in callbacks if isinstance(one, FINDERS)]
         if not finders:
@@ -286,7 +286,7 @@ class SeqlabCLI(LightningCLI):
 
 
 def _told(name: str, number: Any) -> Any:
-    """The number that a data module tells, checked before jsonargparse does, which does not say its name."""
+    """Checks a number set by the data module, because jsonargparse's error would not mention its name."""
     if number is not None:
         check_told("the task", **{name: number})
     return number

@@ -1,4 +1,4 @@
-"""Lightning's own parts in a fit: the callbacks, loggers, profilers, strategies and plugins that a config names."""
+"""Lightning components chosen by a config: callbacks, loggers, profilers, strategies and plugins."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MODELS_AND_DATA = (L.LightningModule, L.LightningDataModule, nn.Module)
 
 
 def part_that_raised(error: BaseException) -> str | None:
-    """The class of the part of Lightning that an error was raised in; None where a model, data or this package raised
-    it, or it is unknown."""
+    """Class name of the Lightning component that raised an error. None if a model, the data or this package raised it,
+    or if it is unknown."""
     for frame, _ in reversed([*traceback.walk_tb(error.__traceback__)]):
         module, one = frame.f_globals.get("__name__", ""), frame.f_locals.get("self")
         if module.startswith("lightning.") and isinstance(one, PARTS):
@@ -36,7 +36,7 @@ def part_that_raised(error: BaseException) -> str | None:
 
 
 def said_by_part(error: Exception) -> str | None:
-    """Message for an error of a part of Lightning; None where it was not one's."""
+    """Message for an error raised by a Lightning component; None if another part raised it."""
     if (part := part_that_raised(error)) is None:
         return None
     text = " ".join(str(error).split()) or "it is only a base class, or lacks what it needs"
@@ -45,18 +45,18 @@ def said_by_part(error: Exception) -> str | None:
 
 
 def kept(callbacks: list[Any], *, fits: bool, bar: bool) -> list[Any]:
-    """The given callbacks that a trainer gets: no finders, which search before a fit, no bars where there are to be
-    none, and, where nothing is fitted, none that write checkpoints."""
+    """The user's callbacks for the trainer, without finders, which run before the fit, without progress bars if `bar`
+    is False, and without checkpoint callbacks if `fits` is False."""
     left_out = (*FINDERS, *(() if bar else (ProgressBar,)), *(() if fits else (Checkpoint,)))
     return [one for one in callbacks if not isinstance(one, left_out)]
 
 
 def check_restores(callbacks: Iterable[Any]) -> None:
-    """Checks that each of Lightning's callbacks takes the state that it gives, as it must when a run is opened again,
-    and that none leaves weights in the checkpoints under names other than the model's.
+    """Checks that each of Lightning's callbacks can restore its own state, and that no callback stores weights in
+    checkpoints under other names than the model's.
 
     Raises:
-        ValueError: one does not, as SpikeDetection of Lightning 2.6, or ModelPruning is not made permanent.
+        ValueError: a callback cannot, such as SpikeDetection in Lightning 2.6, or ModelPruning is not permanent.
     """
     for one in callbacks:
         if isinstance(one, ModelPruning) and not one._make_pruning_permanent:

@@ -1,4 +1,4 @@
-"""`--match`: solves for the size of a model, given a budget, before the fit."""
+"""`--match`: solves for the model size that meets a budget, before the fit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from seqlab.callbacks.step_seconds import step_seconds
 
 
 def matched(options: Any, config: dict[str, Any]) -> Matched | None:
-    """Matches what a fit's options ask for, in its resolved config; None where they ask for nothing. A match of seconds
-    is taken out of that config: another fit of it would find another number.
+    """Solves the size requested by a fit's options, in its resolved config; None if not requested. A match of seconds
+    is removed from the config, because measuring again would give another size.
 
     Raises:
-        ValueError: they do not go together, or as in `match`.
+        ValueError: the options conflict, or as in `match`.
     """
     if (options.match is None) != (options.to is None):
         raise ValueError("--match needs --to, and --to needs --match: a budget and how much of it")

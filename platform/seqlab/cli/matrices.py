@@ -1,4 +1,4 @@
-"""The verbs that measure many models at once: parity, conformance."""
+"""Verbs that measure many models at once: parity, conformance."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 @verb(
-    "prove models in every precision on every runtime",
-    argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs, untrained, or runs"),
+    "measure the parity of models in every precision on every runtime",
+    argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs (untrained models) or runs"),
     argument(
         "--precisions",
         nargs="+",
         default=["fp32", "fp16", "bf16", "int8", "int4"],
         metavar="NAME",
-        help="default: all of fp32, fp16, bf16, int8, int4",
+        help="precisions; default: fp32, fp16, bf16, int8 and int4",
     ),
-    argument("--out", metavar="DIR", help="folder of parity.md and parity.json; default: they are not written"),
+    argument("--out", metavar="DIR", help="folder for parity.md and parity.json; default: not written"),
     TRUST,
 )
 def parity(options: argparse.Namespace) -> int:
@@ -62,10 +62,10 @@ def parity(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "measure every mixer with every positional encoding",
-    argument("--mixers", nargs="+", metavar="NAME", help="also class paths of your own; default: all"),
-    argument("--positions", nargs="+", metavar="NAME", help="also class paths of your own; default: all"),
-    argument("--out", metavar="DIR", help="folder of conformance.md and .json; default: not written"),
+    "check the laws of every mixer with every positional encoding and measure the errors",
+    argument("--mixers", nargs="+", metavar="NAME", help="names or class paths; default: all"),
+    argument("--positions", nargs="+", metavar="NAME", help="names or class paths; default: all"),
+    argument("--out", metavar="DIR", help="folder for conformance.md and .json; default: not written"),
 )
 def conformance(options: argparse.Namespace) -> int:
     from rich.console import Console
@@ -95,7 +95,7 @@ def conformance(options: argparse.Namespace) -> int:
 
 
 def _folder(out: str | None, name: str, first: str) -> Path | None:
-    """The folder of a matrix, whose cells begin with this key; None where it is not written."""
+    """Output folder of a matrix; None = not written. `first` is the first key of each cell in its JSON file."""
     marks = {f"{name}.md": f"Made by `seqlab {name}`", f"{name}.json": f'[\n {{\n  "{first}": "'}
     return None if out is None else files_to_write(out, marks)
 
@@ -107,7 +107,7 @@ def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:
-    """Known entries of these names, or classes of these paths; by default all that are known."""
+    """Known entries by name, or classes by path; all known entries by default."""
     return {name: known[name] if name in known else _own_class(name, known, base) for name in names or known}
 
 

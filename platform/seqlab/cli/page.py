@@ -1,4 +1,4 @@
-"""The verbs of pages, which run bundles in a browser: page, inspect."""
+"""Verbs for pages that run bundles in a browser: page, inspect."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from seqlab.cli.shown import shown
 from seqlab.cli.verb import RUN_OR_BUNDLE, TRUST, argument, verb
 from seqlab.files.place_to_write import file_to_write
 
-OUT = argument("--out", required=True, metavar="FILE", help="an HTML file that is not there yet")
+OUT = argument("--out", required=True, metavar="FILE", help="HTML file to write (must not exist)")
 
 
 @verb(
-    "write bundles as one HTML file that runs them in a browser, without a network",
-    argument("bundles", nargs="+", metavar="BUNDLE", help="a bundle's folder; several are compared"),
+    "write one HTML file that runs bundles in the browser, offline",
+    argument("bundles", nargs="+", metavar="BUNDLE", help="bundle folder; several are compared side by side"),
     OUT,
     TRUST,
 )
@@ -30,9 +30,9 @@ def page(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "write a page that shows what a model does inside while it reads a text",
+    "write a page that shows attention, state and hidden values while a model reads a text",
     RUN_OR_BUNDLE,
-    argument("--text", default="", help="what it reads first; the page takes others"),
+    argument("--text", default="", help="text shown first; others can be typed into the page"),
     OUT,
     TRUST,
 )

@@ -1,4 +1,4 @@
-"""`seqlab compare A B --paired`: models example by example, by the predictions that their runs have or are given."""
+"""`seqlab compare A B --paired`: paired comparison of models on test examples. Missing predictions are computed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[str]) -> None:
-    """Prints how the first model differs from each other one.
+    """Prints how the first model differs from each of the others.
 
     Raises:
-        ValueError: there are fewer than two, one is none, or what they are tested on is not the same.
+        ValueError: there are fewer than two models, a name is unknown, or the test examples are not the same.
     """
     from rich.console import Console
 
@@ -60,10 +60,10 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
 
 
 def _check_seeds(name: str, runs: Sequence[TrackedRun]) -> None:
-    """Refuses what tells nothing of seeds: one of them twice; and says where runs differ in more.
+    """Checks that the runs of a model have different seeds. Prints a note if they also differ in other options.
 
     Raises:
-        ValueError: two of the runs have the same seed.
+        ValueError: two runs have the same seed.
     """
     from seqlab.comparison.seeds import config_of, seed_of
 
@@ -88,7 +88,7 @@ def _model(name: str, runs: Sequence[TrackedRun], tokenize: str, trust: list[str
 
 
 def _predictions(run: TrackedRun, trust: list[str]) -> Path:
-    """The file of a run's predictions by its best checkpoint, made in the cache if there is none."""
+    """Prediction file of a run's best checkpoint, created in the cache if missing."""
     from seqlab.cli.fit import evaluate
     from seqlab.comparison.examples import kept_predictions
     from seqlab.trained.load import checkpoint_of
@@ -110,10 +110,10 @@ def _predictions(run: TrackedRun, trust: list[str]) -> Path:
 
 
 def _check_data(run: TrackedRun, trust: list[str]) -> None:
-    """Refuses data that have changed since the fit: other runs may have predictions of what they were.
+    """Checks that the data have not changed since the fit, because other runs may have predictions of the old data.
 
     Raises:
-        ValueError: they have.
+        ValueError: the data have changed.
     """
     from seqlab.config.configs import build_data
     from seqlab.config.trust import only_trusted

@@ -1,4 +1,4 @@
-"""The options of a fit, parsed and checked without fitting: what a sweep and a job ask before they begin."""
+"""Parsing and checking of a fit's options without fitting, used by sweeps and jobs before they start."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ from seqlab.config.options import check_trainer
 
 class ParsedFit(SeqlabCLI):
     def instantiate_classes(self) -> None:
-        """Nothing is made."""
+        """Creates nothing."""
 
     def _match(self, options: Any) -> None:
-        """Nothing is made."""
+        """Creates nothing."""
 
     def _continue_job(self, options: Any) -> None:
-        """There is no job yet."""
+        """Does nothing; the job does not exist yet."""
 
     def _run_subcommand(self, subcommand: str) -> None:
-        """Nothing is run."""
+        """Runs nothing."""
 
 
 OF_RUNS = ("lr", "num_*", "state_size", "perf/*", "system/*")
-"""Metrics that the run of any fit has."""
+"""Metrics that every fit logs."""
 
 
 def check_fit(args: list[str], objectives: Sequence[str] = ()) -> str | None:
-    """The name of the run that a job of such fits would have; None where it has yet to get one.
+    """Checks the arguments of a fit. Returns its run name, None if it is not set.
 
     Args:
-        objectives: metrics that the run is to have.
+        args: command-line arguments of `seqlab fit`.
+        objectives: metrics that the run must log.
 
     Raises:
-        ValueError: an option is not one, or has another value than it takes, or does not go with `--resume auto`; or
-            nothing logs an objective.
+        ValueError: an option is unknown, has an invalid value or conflicts with `--resume auto`; or nothing logs an
+            objective.
     """
     options = ParsedFit("fit", resolve_names(args)).config["fit"]
     check_trainer(options.trainer)
-    # Each refuses a value of its option that the parser takes.
+    # Each of these checks option values that the parser accepts.
     fit_callbacks(options, {}, Speed(), {})
     RollCall(options.timeout)
     if options.trainer.max_time is not None:
@@ -62,7 +63,7 @@ def check_fit(args: list[str], objectives: Sequence[str] = ()) -> str | None:
 
 
 def _class_of(chosen: Any) -> type:
-    """The class of a part of a config; the parser has imported it."""
+    """Class chosen in a config; the parser has already imported it."""
     module, _, name = chosen.class_path.rpartition(".")
     found: type = getattr(sys.modules[module], name)
     return found

@@ -1,4 +1,4 @@
-"""All that a fit imports, MLflow at its end too: a process that has imported this forks fits that begin at once."""
+"""Imports everything that a fit needs, including MLflow, so that fits forked from this process start at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb of where time goes: profile."""
+"""Verb for measuring time: profile."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TRACE = "trace.json.gz"
 
 
 @verb(
-    "say which parts of a model a training step spends its time on; takes the options of fit",
-    argument("--out", default="profile", metavar="FOLDER", help="of the trace; default: profile"),
-    argument("--steps", type=whole, default=5, metavar="N", help="to look at; default: 5"),
+    "measure the time of each part of a training step; takes the options of fit",
+    argument("--out", default="profile", metavar="FOLDER", help="folder for the trace; default: profile"),
+    argument("--steps", type=whole, default=5, metavar="N", help="number of steps to profile; default: 5"),
 )
 def profile(options: argparse.Namespace) -> int:
     from seqlab.files.place_to_write import files_to_write
@@ -23,7 +23,7 @@ def profile(options: argparse.Namespace) -> int:
         raise ValueError(f"--steps must be at least 1, got {options.steps}")
     trace = files_to_write(options.out, {TRACE: '"schemaVersion"'}) / TRACE
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would say when it begins and ends
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences start and stop messages of torch's profiler
 
     def profiled() -> None:
         from seqlab.cli.profiled import profiled

@@ -1,4 +1,4 @@
-"""A few steps of a fit, and where their time went."""
+"""Profile of a few training steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALONE = (
     "--trainer.limit_val_batches=0",
     "--trainer.max_epochs=-1",
 )
-"""Nothing is stored, and nothing validated."""
+"""Options that disable logging, checkpoints and validation."""
 
 
 class _Profiled(SeqlabCLI):
@@ -45,13 +45,14 @@ class _Profiled(SeqlabCLI):
 
 
 def profiled(args: list[str], steps: int, trace: Path) -> None:
-    """Fits so many steps after those that warm up, writes their trace and prints their table.
+    """Profiles training steps after a warm-up, writes their trace and prints a table.
 
     Args:
-        args: the options of the fit.
+        args: options of the fit.
+        steps: number of profiled steps.
 
     Raises:
-        ValueError: an option is wrong, there are several processes, or the fit ends before.
+        ValueError: an option is wrong, there are several processes, or the fit ends too early.
         CannotWriteError: the trace cannot be written.
     """
     profiler = StepProfiler(steps)
@@ -71,7 +72,7 @@ def profiled(args: list[str], steps: int, trace: Path) -> None:
 
 
 def _table(found: dict[Part, Time]) -> Table:
-    """A row for each part."""
+    """Table with one row per part."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("part", "forward ms", "backward ms", "of a step"):
         table.add_column(title, justify="left" if title == "part" else "right", no_wrap=True)

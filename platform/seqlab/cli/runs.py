@@ -1,4 +1,4 @@
-"""The verbs of configs and runs: configs, compare, ui, import-hf, consolidate."""
+"""Verbs for configs and runs: configs, compare, ui, import-hf, consolidate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqlab.cli.verb import RUN, TRUST, argument, decimal, verb, whole
 
 @verb(
     "list the packaged configs, or print one",
-    argument("name", nargs="?", metavar="NAME", help="a config; default: list them"),
+    argument("name", nargs="?", metavar="NAME", help="name of a config; default: list them"),
 )
 def configs(options: argparse.Namespace) -> int:
     from seqlab.config.configs import config_names, config_path, config_summary
@@ -28,15 +28,17 @@ def configs(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "table of runs, sorted by a metric",
+    "compare runs in a table sorted by a metric",
     argument("runs", nargs="*", metavar="RUN", help="default: every run of the experiment"),
-    argument("--experiment", metavar="NAME", help="only its runs"),
-    argument("--metric", metavar="M", help="default: val/loss"),
-    argument("--tokens", type=decimal, metavar="N", help="add the days to train on N tokens"),
-    argument("--price", type=decimal, metavar="P", help="add the cost at P an hour"),
-    argument("--out", metavar="FILE.html", help="write a report with curves and quality against cost"),
-    argument("-q", "--quiet", action="store_true", help="print run ids only, the best first"),
-    argument("--paired", action="store_true", help="the first RUN with each other one, by each test example"),
+    argument("--experiment", metavar="NAME", help="experiment whose runs are compared"),
+    argument("--metric", metavar="M", help="metric to sort by; default: val/loss"),
+    argument("--tokens", type=decimal, metavar="N", help="add a column with the days to train on N tokens"),
+    argument("--price", type=decimal, metavar="P", help="add a column with the cost at P per hour"),
+    argument("--out", metavar="FILE.html", help="write a report with loss curves and quality against cost"),
+    argument("-q", "--quiet", action="store_true", help="print run ids only, best first"),
+    argument(
+        "--paired", action="store_true", help="compare the first RUN with each of the others on the same test examples"
+    ),
     TRUST,
 )
 def compare(options: argparse.Namespace) -> int:
@@ -79,8 +81,8 @@ def compare(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "open MLflow on the store, on this machine only",
-    argument("--port", type=whole, default=5000, metavar="N", help="from 1 to 65535; default: 5000"),
+    "open the MLflow UI on the store, on localhost only",
+    argument("--port", type=whole, default=5000, metavar="N", help="port, 1 to 65535; default: 5000"),
 )
 def ui(options: argparse.Namespace) -> int:
     from seqlab.tracking.server import ui
@@ -89,10 +91,10 @@ def ui(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder",
-    argument("folder", metavar="PATH", help="with config.json and its weights"),
-    argument("--experiment", default="imported", metavar="NAME", help="default: imported"),
-    argument("--run-name", metavar="NAME", help="default: the folder's name"),
+    "import a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder as a run",
+    argument("folder", metavar="PATH", help="folder with config.json and the weights"),
+    argument("--experiment", default="imported", metavar="NAME", help="experiment of the run; default: imported"),
+    argument("--run-name", metavar="NAME", help="name of the run; default: the folder's name"),
 )
 def import_hf(options: argparse.Namespace) -> int:
     from seqlab.trained import import_hf
@@ -111,7 +113,7 @@ def import_hf(options: argparse.Namespace) -> int:
     return 0
 
 
-@verb("write a checkpoint of many processes into one file", RUN)
+@verb("merge a sharded checkpoint into one file", RUN)
 def consolidate(options: argparse.Namespace) -> int:
     from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
     from seqlab.trained.load import checkpoint_of

@@ -1,4 +1,4 @@
-"""Additions to a bundle's page: what this machine's store knows of its run."""
+"""Additional content of a bundle's page, from its run in this machine's store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_POINTS = 200
 
 
 def shown(bundle: Path, *, trust: Sequence[str] = ()) -> Shown:
-    """A bundle with the name, the data, the losses and the images of its run, where the run and its data are here."""
+    """A bundle with the name, data, loss curves and images of its run, if the run and its data are on this machine."""
     from seqlab.tracking.writes import DATASET_TAG
     from seqlab.trained.load import load_run
     from seqlab_export.page.html import Shown
@@ -36,7 +36,7 @@ def shown(bundle: Path, *, trust: Sequence[str] = ()) -> Shown:
 
 
 def stored_run(run_id: str | None) -> TrackedRun | None:
-    """The run of an id, where it is in this store."""
+    """Run with this id; None if it is not in this store."""
     from seqlab.tracking.runs import find_run
     from seqlab.tracking.store import Store
 

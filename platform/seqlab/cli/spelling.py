@@ -1,4 +1,4 @@
-"""Options as they are typed: a hyphen and an underscore mean the same, and an unknown one names the nearest."""
+"""Spelling of options: hyphens and underscores are equivalent, and unknown options get a suggestion."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ OF_LIGHTNING = (
     *("config", "seed_everything", "trainer", "model", "data", "ckpt_path", "weights_only", "verbose"),
     *("return_predictions", "print_config", "print_shtab", "help", *(option.name for option in OPTIONS + PREDICT)),
 )
-"""First parts of the options of `fit`, `validate`, `test` and `predict`."""
+"""First components of the options of `fit`, `validate`, `test` and `predict`."""
 
 
 def as_ours(arg: str) -> str:
-    """An argument, with hyphens in its name if it is an option."""
+    """Argument with hyphens in its name if it is an option."""
     return _renamed(arg, lambda name: name.replace("_", "-"))
 
 
 def as_lightning(arg: str) -> str:
-    """An argument, with underscores in its name if it is an option: in the first part, and in the second one after
-    `trainer.`. Further on a name may be a key of the user's own."""
+    """Argument with underscores in its name if it is an option: in the first component, and in the second after
+    `trainer.`. Later components may be the user's own keys."""
 
     def renamed(name: str) -> str:
         first, *rest = name.split(".")
@@ -35,8 +35,8 @@ def as_lightning(arg: str) -> str:
 
 
 def divided(verb: Verb, args: Iterable[str]) -> tuple[list[str], list[str]]:
-    """A verb's own arguments, and the options that it hands to `fit`, each with its value: argparse would take a value
-    after a space for a positional argument of the verb.
+    """Splits arguments into the verb's own and the options passed to `fit`, each with its value. argparse would read a
+    value after a space as a positional argument.
 
     Raises:
         ValueError: an option is neither the verb's nor Lightning's.
@@ -59,7 +59,7 @@ def divided(verb: Verb, args: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def unknown(verb: Verb, arg: str, others: Iterable[str] = ()) -> ValueError:
-    """The error of an option that a verb does not have."""
+    """Error for an option that a verb does not have."""
     from seqlab.config.configs import instead
 
     names = [name for argument in verb.arguments for name in argument.names if name.startswith("-")]

@@ -1,4 +1,4 @@
-"""The verb of studies: list, run, page."""
+"""Verb for studies: list, run, page, notebook."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from seqlab.files.place_to_write import files_to_write
 
 SCALES = ("smoke", "cpu", "gpu")
 SCRIPT = "figures.js"
-"""The script that the pages of `--all` share."""
+"""Script shared by the pages of `--all`."""
 
 
 @verb(
-    "put claims of the field to the test",
-    argument("does", choices=["list", "run", "page", "notebook"], metavar="list|run|page|notebook", help="what to do"),
+    "test claims of the field",
+    argument("does", choices=["list", "run", "page", "notebook"], metavar="list|run|page|notebook", help="action"),
     argument(
         "name",
         nargs="?",
         metavar="NAME",
         help="study, or the path of a .py file that declares one; `worksheet` is a notebook with exercises",
     ),
-    argument("--scale", choices=SCALES, default="cpu", help="smoke shows that it runs; default: cpu"),
-    argument("--seeds", type=whole, default=3, metavar="N", help="default: 3"),
-    argument("--jobs", type=whole, metavar="N", help="fits at a time; default: one for each core"),
+    argument(
+        "--scale",
+        choices=SCALES,
+        default="cpu",
+        help="size of the experiments; smoke only shows that they run; default: cpu",
+    ),
+    argument("--seeds", type=whole, default=3, metavar="N", help="number of seeds; default: 3"),
+    argument("--jobs", type=whole, metavar="N", help="concurrent fits; default: one per core"),
     argument(
         "--all",
         action="store_true",
-        help="the pages of all studies that were run here, with an index, or all notebooks",
+        help="write the pages of all studies run here and an index, or all notebooks",
     ),
     argument(
-        "--out", default="study-pages", metavar="DIR", help="folder of the pages or notebooks; default: study-pages"
+        "--out", default="study-pages", metavar="DIR", help="output folder of pages and notebooks; default: study-pages"
     ),
 )
 def study(options: argparse.Namespace) -> int:
@@ -86,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _page(name: str | None, out: str) -> int:
-    """The page of one study, or of all that were run here, and the index of these."""
+    """Writes the page of one study, or of all studies run here, and an index."""
     from seqlab.files.atomic import make_folder, write_whole
     from seqlab.study.conduct import latest
     from seqlab.study.find import find_study, packaged
@@ -114,7 +119,7 @@ def _page(name: str | None, out: str) -> int:
 
 
 def _notebook(name: str | None, out: str) -> int:
-    """The notebook of one study or the worksheet, or all."""
+    """Writes the notebook of one study, the worksheet, or all notebooks."""
     from seqlab.files.atomic import make_folder, write_whole
     from seqlab.study.find import find_study, packaged
     from seqlab.study.notebook import WORKSHEET, notebook
@@ -123,7 +128,7 @@ def _notebook(name: str | None, out: str) -> int:
         None if one == WORKSHEET else find_study(one) for one in ([*packaged(), WORKSHEET] if name is None else [name])
     ]
     notebooks = {WORKSHEET if study is None else study.name: notebook(study) for study in studies}
-    folder = files_to_write(out, {f"{one}.ipynb": "" for one in notebooks})  # who has one has written answers into it
+    folder = files_to_write(out, {f"{one}.ipynb": "" for one in notebooks})  # it may hold answers
     make_folder(folder)
     for one, content in notebooks.items():
         write_whole(folder / f"{one}.ipynb", content)

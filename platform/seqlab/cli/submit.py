@@ -1,4 +1,4 @@
-"""The verb of batch queues: submit."""
+"""Verb for batch queues: submit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from seqlab.cli.terminal import for_programs
 from seqlab.cli.verb import argument, verb, whole
 
 WARNING = 120
-"""Seconds before the time limit at which SLURM tells a fit to stop."""
+"""Seconds before the time limit at which SLURM signals a fit to stop."""
 OURS = {"--trainer.devices": "--gpus", "--trainer.num_nodes": "--nodes", "--resume": "auto"}
-"""Options that the script sets itself, and what it sets them by."""
+"""Options that the script sets itself, with the submit option or value that sets them."""
 
-# 138 is a fit's exit code after USR1, with `last` written: the job goes on from there.
+# 138 is a fit's exit code after USR1, with `last` written; the requeued job continues from it.
 SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
@@ -40,12 +40,12 @@ exit "$code"
 
 
 @verb(
-    "print the script of a SLURM job that fits and goes on until it is done",
-    argument("--config", action="append", required=True, metavar="NAME|PATH", help="as of fit"),
-    argument("--nodes", type=whole, default=1, metavar="N", help="default: 1"),
-    argument("--gpus", type=whole, default=1, metavar="N", help="of each node, a process for each; default: 1"),
-    argument("--time", metavar="D-HH:MM:SS", help="after which the job is queued again; default: the queue's"),
-    argument("--go", action="store_true", help="hand it to sbatch"),
+    "print the script of a SLURM job that fits and requeues itself until done",
+    argument("--config", action="append", required=True, metavar="NAME|PATH", help="as in fit"),
+    argument("--nodes", type=whole, default=1, metavar="N", help="number of nodes; default: 1"),
+    argument("--gpus", type=whole, default=1, metavar="N", help="GPUs per node, one process each; default: 1"),
+    argument("--time", metavar="D-HH:MM:SS", help="time limit after which the job is requeued; default: the queue's"),
+    argument("--go", action="store_true", help="submit the script with sbatch"),
 )
 def submit(options: argparse.Namespace) -> int:
     script = sbatch_script(options.config, options.overrides, options.nodes, options.gpus, options.time)
@@ -59,15 +59,16 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: int, time: str | None) -> str:
-    """The script of a job of `nodes` times `gpus` processes, which runs in this folder and with this Python.
+    """Script of a job with `nodes` times `gpus` processes, which runs in this folder and with this Python.
 
     Args:
-        configs: as `--config` takes them.
+        configs: config names or paths, as for `--config`.
         overrides: further options of `fit`.
-        time: as SLURM writes it; None = what the queue has.
+        nodes, gpus: number of nodes, and of GPUs and processes per node.
+        time: time limit in SLURM's format; None = the queue's limit.
 
     Raises:
-        ValueError: one of these is not what it must be, or `fit` refuses its options.
+        ValueError: an argument is invalid, or `fit` refuses its options.
     """
     for name, count in {"--nodes": nodes, "--gpus": gpus}.items():
         if count < 1:
@@ -104,7 +105,7 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
 
 
 def _seconds(time: str) -> int:
-    """Seconds of a time limit as SLURM takes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS."""
+    """Seconds of a time limit in SLURM's formats: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?", time)
     if found is None:
         raise ValueError(f"--time is {time!r}; accepted: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS")

@@ -1,4 +1,4 @@
-"""The verb of sweeps."""
+"""Verb for sweeps."""
 
 from __future__ import annotations
 
@@ -20,32 +20,36 @@ if TYPE_CHECKING:
     from seqlab.tracking.store import Store
 
 BESIDE = 8
-"""Lines of a terminal that the table does not take while a sweep runs."""
+"""Terminal lines reserved for other output than the table while a sweep runs."""
 JOINING = 60.0
-"""Seconds that a worker waits for the sweep to begin: a batch queue starts all at once."""
+"""Seconds that a worker waits for the sweep to begin, because a batch queue starts all processes at once."""
 
 
 @verb(
-    "fit a config many times with options that vary",
-    argument("file", nargs="?", metavar="SWEEP.yaml", help="these options, and the fits' own under `fit`"),
-    argument("--config", action="append", metavar="NAME|PATH", help="as of fit"),
+    "fit a config many times with varying options",
+    argument(
+        "file", nargs="?", metavar="SWEEP.yaml", help="YAML file with these options, and options of fit under `fit`"
+    ),
+    argument("--config", action="append", metavar="NAME|PATH", help="as in fit"),
     argument("--vary", action="append", metavar="OPTION=VALUES", help="LOW..HIGH, LOW..HIGH:log, or A,B,C; repeatable"),
-    argument("--seeds", type=whole, metavar="N", help="fits of a trial, whose value is their mean; default: 1"),
-    argument("--trials", type=whole, metavar="N", help="settings to try; a grid tries all"),
-    argument("--jobs", type=whole, metavar="N", help="trials at a time; default: 1"),
+    argument("--seeds", type=whole, metavar="N", help="fits per trial, scored by their mean; default: 1"),
+    argument("--trials", type=whole, metavar="N", help="number of trials; a grid runs all"),
+    argument("--jobs", type=whole, metavar="N", help="concurrent trials; default: 1"),
     argument("--sampler", metavar="S", help="tpe, random or grid; default: tpe"),
     argument(
         "--objective",
         action="append",
         metavar="M,...",
-        help="metrics; of several, all that none beats are best; default: val/loss",
+        help="metrics to optimise; several give a Pareto front; default: val/loss",
     ),
-    argument("--prune", action="store_const", const=True, help="stop by successive halving what does badly"),
-    argument("--name", metavar="NAME", help="of the sweep; default: from its options, so that it goes on"),
-    argument("--experiment", metavar="NAME", help="of the runs; default: the sweep's name"),
-    argument("--storage", metavar="URL", help="Optuna's; default: sweeps.db beside the runs"),
-    argument("--devices-per-trial", type=whole, metavar="N", help="a fit's --trainer.devices, and GPUs of its own"),
-    argument("--worker", action="store_true", help="work on a sweep that the same command has begun without this"),
+    argument("--prune", action="store_const", const=True, help="stop bad trials early by successive halving"),
+    argument("--name", metavar="NAME", help="name of the sweep; default: derived from its options, so that it resumes"),
+    argument("--experiment", metavar="NAME", help="experiment of the runs; default: the sweep's name"),
+    argument("--storage", metavar="URL", help="Optuna storage; default: sweeps.db beside the runs"),
+    argument(
+        "--devices-per-trial", type=whole, metavar="N", help="--trainer.devices of each fit, each with GPUs of its own"
+    ),
+    argument("--worker", action="store_true", help="join a sweep that the same command started without this flag"),
 )
 def sweep(options: argparse.Namespace) -> int:
     from seqlab.files.plain_tables import SQLITE
@@ -96,7 +100,7 @@ def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
 
 
 def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int:
-    """Works to the end of a sweep, and says what it found, in its run too."""
+    """Runs a sweep to its end, and reports the results on stdout and in its run."""
     from seqlab.tracking.job import run_of_job
     from seqlab.tracking.logger import RunLogger
     from seqlab.tracking.runs import SWEEP_TAG
@@ -122,10 +126,10 @@ def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int
 
 
 def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Place], *, to_the_end: bool) -> None:
-    """Works on a sweep, which Ctrl-C and a batch queue's request end alike: its fits stop, and their trials wait again.
+    """Works on a sweep. On Ctrl-C or a batch queue's signal, its fits are stopped and their trials are requeued.
 
     Raises:
-        StoppedError: one of these came.
+        StoppedError: a signal was received.
     """
     from rich.console import Console
     from rich.live import Live
@@ -157,7 +161,7 @@ def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Plac
 
 
 def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
-    """Prints the table, how much each option matters, and the best configs, which the run keeps with a report."""
+    """Prints the table, the importance of each option, and the best configs. Stores these and a report in the run."""
     from rich.console import Console
 
     from seqlab.comparison.comparison import compare
@@ -189,10 +193,10 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
 
 
 def _check_fits(plan: Plan) -> None:
-    """Refuses what a fit would: each value of a list, and both ends of a range, beside the first of all others.
+    """Checks the fits of a plan: each value of a list and both ends of a range, with the first value of other options.
 
     Raises:
-        ValueError: an option is not one, or has another value than it takes.
+        ValueError: an option is unknown or has an invalid value.
     """
     from optuna.distributions import CategoricalDistribution
 
@@ -211,7 +215,7 @@ def _check_fits(plan: Plan) -> None:
 
 
 def _places(jobs: int, devices: int | None) -> list[Place]:
-    """Places of each job's fits: an equal share of the cores, and of the GPUs if each takes some.
+    """Place of each job's fits: an equal share of the cores and, if `devices` is given, separate GPUs.
 
     Raises:
         ValueError: there are fewer GPUs than the jobs need.

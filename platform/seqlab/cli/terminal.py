@@ -1,4 +1,4 @@
-"""Lines for people: a control character in them is shown as `\\x1b`, and steers no terminal."""
+"""Terminal output in which control characters are escaped, as `\\x1b`, so that they cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 SHOWN = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04x}" for code in _DIRECTIONS}
-"""The controls C0, DEL and C1, and what overrides the direction of writing. A newline and a tab are layout.
-`Shown` of export/runtime/tools/shown.cc shows the same."""
+"""Escapes of the control characters C0, DEL and C1, except newline and tab, and of overrides of the text direction.
+`Shown` in export/runtime/tools/shown.cc has the same."""
 DRAWING = ("rich", "tqdm")
-"""Libraries whose colours and bars are control characters; `shown_for_people` has Rich show those of its texts."""
+"""Libraries that print control characters for colours and bars; `shown_for_people` escapes those in Rich's texts."""
 
 
 def shown(text: str) -> str:
@@ -25,7 +25,7 @@ def shown(text: str) -> str:
 
 
 class _ShownStream:
-    """A stream that shows the control characters of all that is written to it."""
+    """Stream that escapes control characters in everything written to it."""
 
     def __init__(self, stream: TextIO) -> None:
         self.as_written = stream
@@ -47,7 +47,7 @@ def _shown_stream(stream: TextIO) -> TextIO:
 
 
 class _PlainLines:
-    """Takes no colours out of a line, where Rich's own decoder would: its control characters are shown."""
+    """Decoder for Rich that does not interpret colour codes in a line, so that they are escaped."""
 
     def decode_line(self, line: str) -> Text:
         from rich.text import Text
@@ -57,8 +57,8 @@ class _PlainLines:
 
 @contextmanager
 def shown_for_people() -> Iterator[None]:
-    """Has stdout and stderr, and what Rich prints, show control characters; a character that the encoding lacks is
-    written as a backslash and its number."""
+    """Escapes control characters in stdout, stderr and Rich's output. Characters that the encoding lacks are written as
+    backslash escapes."""
     streams = sys.stdout, sys.stderr
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
@@ -73,13 +73,13 @@ def shown_for_people() -> Iterator[None]:
 
 @contextmanager
 def _rich_for_people() -> Iterator[None]:
-    """Has Rich show the control characters of its texts, if it is installed: a machine that runs bundles needs none."""
+    """Makes Rich escape control characters in its texts, if Rich is installed; running bundles does not need it."""
     try:
         from rich import control, file_proxy
     except ImportError:
         yield
         return
-    # The characters that Rich drops of a text, and what it makes of a line that is printed beside its bars.
+    # The characters that Rich removes from texts, and its decoder of lines printed next to its bars.
     dropped, decoder = control._CONTROL_STRIP_TRANSLATE.copy(), vars(file_proxy)["AnsiDecoder"]
     cast(dict[int, str], control._CONTROL_STRIP_TRANSLATE).update(SHOWN)
     vars(file_proxy)["AnsiDecoder"] = _PlainLines
@@ -92,5 +92,5 @@ def _rich_for_people() -> Iterator[None]:
 
 
 def for_programs() -> TextIO:
-    """Standard output for texts that another program may read: a pipe and a file get them as they are."""
+    """Standard output for text that other programs read; pipes and files receive it unescaped."""
     return getattr(sys.stdout, "as_written", sys.stdout) if not sys.stdout.isatty() else sys.stdout

@@ -1,4 +1,4 @@
-"""The verbs that use a trained model of texts, a run's or a bundle's: generate, translate, classify."""
+"""Verbs that run a text model, from a run or a bundle: generate, translate, classify."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LINES_AT_ONCE = 64
 
 
 @verb(
-    "continue a prompt with a run or a bundle",
+    "generate text from a prompt with a run or a bundle",
     RUN_OR_BUNDLE,
     argument(
         "--prompt",
         default="",
         metavar="TEXT",
-        help="or ids, where there is no tokenizer; - is all of standard input",
+        help="prompt text, or ids where there is no tokenizer; - reads standard input",
     ),
     *text_arguments(GENERATE),
     PROVIDER,
@@ -49,10 +49,10 @@ def generate(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "write the target of each line of standard input",
+    "translate each line of standard input",
     RUN_OR_BUNDLE,
     *text_arguments(TRANSLATE),
-    argument("--n-best", type=whole, metavar="N", help="print the N best of each line, after its number"),
+    argument("--n-best", type=whole, metavar="N", help="print the N best outputs per line, each after the line number"),
     PROVIDER,
     TRUST,
 )
@@ -75,7 +75,7 @@ def translate(options: argparse.Namespace) -> int:
     return 0
 
 
-@verb("print each line of standard input's class and probability, or its tags", RUN_OR_BUNDLE, PROVIDER, TRUST)
+@verb("classify or tag each line of standard input", RUN_OR_BUNDLE, PROVIDER, TRUST)
 def classify(options: argparse.Namespace) -> int:
     model = _text_model(options)
     for text in _input_lines(model):
@@ -89,7 +89,7 @@ def classify(options: argparse.Namespace) -> int:
 
 
 def _text_model(options: argparse.Namespace) -> TextModel:
-    """The model, refused before the standard input is read where it is for another verb."""
+    """Opens the model, and refuses one for another verb before standard input is read."""
     if os.path.exists(os.path.join(options.target, "manifest.json")):
         from seqlab_export.runner import text_model as of_bundle
 
@@ -104,17 +104,17 @@ def _text_model(options: argparse.Namespace) -> TextModel:
 
 
 def _chosen(options: argparse.Namespace, kind: type[TextModel]) -> dict[str, Any]:
-    """Options for a model, checked before one is opened."""
+    """Options for a model, checked before the model is opened."""
     chosen = {option.name: getattr(options, option.name) for option in kind.options}
     kind.settings(chosen)
     return chosen
 
 
 def _input_lines(model: TextModel) -> Iterator[str]:
-    """The lines of the standard input, without their ends. A byte tokenizer takes any bytes, see `Tokenizer.encode`.
+    """Yields lines of standard input without line ends. A byte tokenizer accepts any bytes, see `Tokenizer.encode`.
 
     Raises:
-        ValueError: one is empty, or not UTF-8.
+        ValueError: a line is empty or not UTF-8.
     """
     from seqlab_data.tokenizers import ByteTokenizer
 
@@ -132,11 +132,11 @@ def _input_lines(model: TextModel) -> Iterator[str]:
 
 
 def _standard_input() -> Iterator[bytes]:
-    """The standard input by lines, which end with LF or CRLF: without a byte-order mark, and with LF for CRLF.
-    `StandardInput` of export/runtime and `asRead` of export/web read alike.
+    """Yields lines of standard input, without byte-order mark and with CRLF replaced by LF. `StandardInput` in
+    export/runtime and `asRead` in export/web do the same.
 
     Raises:
-        ValueError: it is closed.
+        ValueError: standard input is closed.
     """
     if sys.stdin is None:
         raise ValueError("standard input is closed; texts are read there")

@@ -1,4 +1,4 @@
-"""Starting point of a fit."""
+"""Untrained model of a config, as at the start of a fit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class _Untrained(SeqlabCLI):
 
 
 def untrained(config: str) -> LoadedRun:
-    """Starting point of a fit of a config (a packaged one's name, or a path), its data read.
+    """Untrained model and data of a config, given by packaged name or path.
 
     Raises:
-        ValueError: there is no such config, or no data.
+        ValueError: the config or its data do not exist.
     """
     cli = _Untrained("fit", resolve_names(["--config", config, "--trainer.logger=false"]))
     data = cli.datamodule

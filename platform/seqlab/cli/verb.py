@@ -1,4 +1,4 @@
-"""A verb of the `seqlab` command with its options, and arguments that several verbs take."""
+"""Verbs of the `seqlab` command, and arguments shared by several verbs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from seqlab.config.text_options import Option
 
 
 class Argument(NamedTuple):
-    """Arguments of argparse's `add_argument`."""
+    """Arguments for argparse's `add_argument`."""
 
     names: tuple[str, ...]
     settings: dict[str, Any]
 
 
 class Verb(NamedTuple):
-    """A verb takes its parsed options and returns the exit code. It imports what it needs when it runs."""
+    """A verb. `run` takes the parsed options and returns the exit code; it imports its dependencies when called."""
 
     name: str
     does: str
@@ -32,7 +32,7 @@ def argument(*names: str, **settings: Any) -> Argument:
 
 
 def verb(does: str, *arguments: Argument) -> Callable[[Callable[[argparse.Namespace], int]], Verb]:
-    """Makes a verb of a function, which gives it its name."""
+    """Decorator that turns a function into a verb of the same name."""
 
     def named(run: Callable[[argparse.Namespace], int]) -> Verb:
         return Verb(run.__name__.replace("_", "-"), does, arguments, run)
@@ -41,7 +41,7 @@ def verb(does: str, *arguments: Argument) -> Callable[[Callable[[argparse.Namesp
 
 
 def whole(text: str) -> int:
-    """A whole number in digits, as `seqlab-run` takes it; Python would take 1_000, and digits of any script."""
+    """Parses an integer in ASCII digits, as `seqlab-run` does; Python would also accept 1_000 and other digits."""
     if not re.fullmatch("-?[0-9]+", text):
         raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
     return int(text)
@@ -68,10 +68,10 @@ def text_arguments(options: Iterable[Option]) -> tuple[Argument, ...]:
     )
 
 
-A_RUN = "an id, a unique beginning of one, a name or a checkpoint"
+A_RUN = "run id, unique prefix of one, run name or checkpoint"
 RUN = argument("target", metavar="RUN", help=A_RUN)
-RUN_OR_BUNDLE = argument("target", metavar="RUN|BUNDLE", help=f"{A_RUN}, or a bundle's folder")
-PROVIDER = argument("--provider", default="cpu", choices=["cpu", "cuda"], help="onnxruntime's device")
+RUN_OR_BUNDLE = argument("target", metavar="RUN|BUNDLE", help=f"{A_RUN}, or a bundle folder")
+PROVIDER = argument("--provider", default="cpu", choices=["cpu", "cuda"], help="device of onnxruntime")
 TRUST = argument(
-    "--trust", action="append", default=[], metavar="MODULE", help="let a stored config import this module"
+    "--trust", action="append", default=[], metavar="MODULE", help="allow a stored config to import this module"
 )

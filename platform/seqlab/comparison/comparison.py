@@ -1,5 +1,5 @@
-"""Comparing runs: a table sorted by a metric, with what a larger fit would take at each run's measured speed. Runs are
-ranked within one task and one dataset; those that differ in nothing but their seeds are one row."""
+"""Comparison of runs: a table sorted by a metric, with the projected time and cost of a larger fit at measured speed.
+Runs are ranked within one task and one dataset. Runs that differ only in their seeds share a row."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLE
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one task on one dataset, the best first.
+    """Runs of one task on one dataset, best first.
 
     Attributes:
-        rows: a line a run, or a line for the runs that differ in nothing but their seeds.
-        metric: what they are sorted by.
-        tokens: that `days` and `cost` are for, or None.
-        price: of one device for an hour, or None.
+        rows: one row per run, or per group of runs that differ only in their seeds.
+        metric: metric by which the rows are sorted.
+        tokens: training tokens for the columns `days` and `cost`; None = no such columns.
+        price: price of one device per hour; None = no cost.
         apart: comparisons of the runs of other tasks and datasets.
-        searched: the runs that these were chosen from.
-        unreadable: the runs that would be among these, but for a defect.
+        searched: all runs from which these were chosen.
+        unreadable: runs left out because they cannot be read.
     """
 
     rows: list[Row]
@@ -60,17 +60,17 @@ class Comparison:
 
     @property
     def has_intervals(self) -> bool:
-        """True if a row has an interval, of its seeds or of its test examples."""
+        """True if a row has an interval, over seeds or over test examples."""
         return self.several_seeds or any(row.of_examples is not None for row in self.rows)
 
     @property
     def has_unfinished(self) -> bool:
-        """True if a row's run has a status other than FINISHED; else the table has no column for it."""
+        """True if a row's run has a status other than FINISHED; only then the table has a status column."""
         return any(row.run.status != "FINISHED" for row in self.rows)
 
     @cached_property
     def ranks(self) -> list[int]:
-        """Rank of each row; rows whose 95% intervals overlap share one, and a row without the metric has its place."""
+        """Rank of each row. Rows with overlapping 95% intervals share a rank; rows without the metric come last."""
         sign = -1 if more_is_better(self.metric) else 1
         known = [(sign * row.value, row.half_width) for row in self.rows if row.value is not None]
         found = ranks([(value - half_width, value + half_width) for value, half_width in known])
@@ -78,7 +78,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The task and the data; empty where the runs do not say."""
+        """Task and data of the runs; empty if unknown."""
         return " on ".join(text for text in kind_of(self.runs[0]) if text)
 
     def reason(self, other: Comparison) -> str:
@@ -89,7 +89,7 @@ class Comparison:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Warnings of what may make the difference besides the models."""
+        """Warnings about factors other than the models that may explain differences."""
         found = unfair(self.rows, self.metric, self.searched or self.runs)
         if self.apart:
             texts = (f"{len(other.rows)} of {self.reason(other)}" for other in self.apart)
@@ -99,11 +99,11 @@ class Comparison:
 
     @property
     def header(self) -> list[str]:
-        """The titles of the columns, with units and line breaks: all columns fit into 80 characters."""
+        """Column titles with units and line breaks, so that all columns fit into 80 characters."""
         return [title for title, _ in self._columns]
 
     def cells(self, row: Row) -> list[str]:
-        """A row's texts, by `header`."""
+        """Cell texts of a row, in the order of `header`."""
         return [text(row) for _, text in self._columns]
 
     def _value(self, row: Row) -> str:
@@ -131,7 +131,7 @@ class Comparison:
         return [(title, text) for wanted, title, text in columns if wanted]
 
     def table(self) -> Table:
-        """The comparison for a terminal."""
+        """Table of the comparison for a terminal."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -164,21 +164,21 @@ def compare(
     price: float | None = None,
     store: Store | None = None,
 ) -> Comparison:
-    """Compares runs by a metric: the least is the best, unless its name says otherwise (accuracy, BLEU, speed).
+    """Compares runs by a metric. Lower is better, unless the metric's name implies otherwise (accuracy, BLEU, speed).
 
-    Runs of several tasks or datasets are several comparisons: the one of the most runs that have the metric, and the
-    others in its `apart`.
+    Runs of several tasks or datasets give several comparisons: the one with the most runs that have the metric is
+    returned, with the others in its `apart`.
 
     Args:
-        runs: what `find_run` takes, a sweep standing for its fits; None = all.
-        experiment: only runs of this experiment.
-        metric: a logged metric.
-        tokens: adds the days that training on so many would take.
-        price: of one device for an hour; adds what those days would cost.
-        store: where the runs are.
+        runs: ids, names or checkpoints as for `find_run`; a sweep includes all its fits; None = all runs.
+        experiment: experiment to search; None = all.
+        metric: name of a logged metric.
+        tokens: number of tokens for which the training time in days is estimated; None = no estimate.
+        price: price of one device per hour, for the cost of those days; None = no cost.
+        store: store of the runs; None = the default store.
 
     Raises:
-        ValueError: there is no such run or experiment, no run has the metric, or a number makes no sense.
+        ValueError: a run or the experiment does not exist, no run has the metric, or a number is out of range.
     """
     if tokens is not None and not (tokens > 0 and math.isfinite(tokens)):
         raise ValueError(f"tokens must be a positive number, got {tokens:g}")
@@ -212,12 +212,12 @@ def compare(
 
 
 def _fits(run: TrackedRun, runs: list[TrackedRun]) -> list[TrackedRun]:
-    """Runs below a sweep's run, else the run itself."""
+    """Fits of a sweep's run; for another run, the run itself."""
     return [one for one in runs if one.tags.get(PARENT_TAG) == run.id] if SWEEP_TAG in run.tags else [run]
 
 
 def _comparison(runs: list[TrackedRun], metric: str, tokens: float | None, price: float | None) -> Comparison:
-    """Comparison of runs of one kind; per byte where the metric is per token, and tokens differ between the runs."""
+    """Compares runs of one kind. A per-token metric is replaced by bits per byte if tokenizers differ."""
     split, _, name = metric.rpartition("/")
     by_bytes = f"{split}/{OF_BYTES}"
     tokenizers = {tokenizer_of(run) for run in runs} - {""}
@@ -227,13 +227,13 @@ def _comparison(runs: list[TrackedRun], metric: str, tokens: float | None, price
 
 
 def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
-    """Sort key: the most runs with the metric first, then the best of them."""
+    """Sort key: comparisons with the most runs that have the metric first, then by best value."""
     values = [row.value for row in comparison.rows for _ in row.runs if row.value is not None]
     return -len(values), sign * values[0] if values else 0
 
 
 def kind_of(run: TrackedRun) -> tuple[str, str]:
-    """The task that a run is scored as, and the data with its digest."""
+    """Task by which a run is scored, and its data with digest."""
     return run.tags.get(SCORED_TAG, task_of(run)), run.tags.get(DATASET_TAG, "")
 
 
@@ -242,7 +242,7 @@ def _fixed(value: float | None) -> str:
 
 
 def _about(value: float | None) -> str:
-    """A number in two digits."""
+    """A number with two significant digits."""
     return short(None if value is None else float(f"{value:.2g}"))
 
 

@@ -1,4 +1,4 @@
-"""Quality against cost: the metric of a comparison against each cost, as SVG, with the rows that no other one beats."""
+"""Quality against cost: SVG plots of the compared metric against each cost, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from seqlab.comparison.drawing import FAINT, INK, by_logarithm, drawn, look
 from seqlab.comparison.rows import Row, more_is_better, short
 
 FLOAT32 = 4
-"""Bytes of a number."""
+"""Bytes per number."""
 
 
 class Cost(NamedTuple):
     """A cost of a row; None where it is unknown.
 
     Attributes:
-        title: with its unit.
-        more: whether more of it is better.
+        title: title with unit.
+        of: the cost of a row.
+        more: whether a higher value is better.
     """
 
     title: str
@@ -29,7 +30,7 @@ class Cost(NamedTuple):
 
 
 def costs(comparison: Comparison) -> tuple[Cost, ...]:
-    """Costs to draw; the last is the time that the runs took, or the days or their price that were asked for."""
+    """Costs to plot. The last is the training time or, if requested, the projected days or their price."""
     time = Cost("seconds of training", _seconds)
     if comparison.tokens is not None:
         tokens = f"{short(comparison.tokens)} tokens"
@@ -46,17 +47,16 @@ def costs(comparison: Comparison) -> tuple[Cost, ...]:
 
 
 def quality_against_costs(comparison: Comparison) -> list[str]:
-    """A figure of each cost that is known for some row with the metric."""
+    """One figure per cost that is known for at least one row with the metric."""
     return [svg for cost in costs(comparison) if (svg := _against(comparison, cost)) is not None]
 
 
 def front(points: Sequence[tuple[float, float]], *, more_cost: bool = False, more_value: bool = False) -> list[int]:
-    """Indices of the points (cost, value) on the Pareto front: no other one is as good in both and better in one. They
-    are sorted by cost; points that are not finite are left out.
+    """Indices of the (cost, value) points on the Pareto front, sorted by cost. Points that are not finite are left out.
 
     Args:
-        more_cost: more of the cost is better, as of a speed.
-        more_value: more of the value is better.
+        more_cost: a higher cost is better, as for a speed.
+        more_value: a higher value is better.
     """
     signs = (-1 if more_cost else 1, -1 if more_value else 1)
     signed = {
@@ -87,7 +87,7 @@ def _against(comparison: Comparison, cost: Cost) -> str | None:
             axes.locator_params(axis="x", nbins=5)
         axes.margins(x=0.15, y=0.2)
         xs, values, _ = zip(*best, strict=True)
-        steps = "steps-pre" if cost.more else "steps-post"  # at each cost the best that can be had
+        steps = "steps-pre" if cost.more else "steps-post"  # best value available at each cost
         ring: Any = {"marker": "o", "markersize": 14, "markerfacecolor": "none", "markeredgecolor": INK}
         axes.plot(xs, values, color=FAINT, linewidth=1, linestyle="--", drawstyle=steps, zorder=1, **ring)
         for x, value, index in known:

@@ -1,4 +1,4 @@
-"""The learning curves of a comparison, as SVG."""
+"""Learning curves of a comparison, as SVG."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MOST_MARKED, MOST_POINTS = 15, 1000
 
 
 def learning_curves(comparison: Comparison, metric: str | None = None) -> str | None:
-    """A metric over the tokens seen (or steps where they are unknown); None where no run has it.
+    """Plot of a metric over training tokens, or over steps if tokens are unknown; None if no run has the metric.
 
     Args:
-        metric: None = the one that is compared.
+        metric: metric to plot; None = the compared metric.
     """
     metric = metric or comparison.metric
     if not any(metric in run.metrics for run in comparison.runs):
@@ -41,7 +41,7 @@ def learning_curves(comparison: Comparison, metric: str | None = None) -> str | 
 
 
 def _band(curves: list[tuple[Any, Any]]) -> tuple[Any, Any, Any, Any]:
-    """Steps that all seeds have reached, and the least, mean and greatest value at each."""
+    """Steps covered by all seeds, with minimum, mean and maximum of the values at each."""
     x = curves[0][0]
     x = x[(x >= max(of[0][0] for of in curves)) & (x <= min(of[0][-1] for of in curves))]
     values = np.stack([np.interp(x, *of) for of in curves])
@@ -58,12 +58,12 @@ def _curve(run: TrackedRun, metric: str, by_tokens: bool) -> tuple[Any, Any]:
 
 
 def _finite(run: TrackedRun, metric: str) -> Any:
-    """The steps and the finite values of a metric (N, 2)."""
+    """Steps and finite values of a metric, (N, 2)."""
     return np.array([point for point in run.history(metric) if math.isfinite(point[1])]).reshape(-1, 2)
 
 
 def _thinned(x: Any, y: Any) -> tuple[Any, Any]:
-    """At most `MOST_POINTS` points, each the mean of its neighbours."""
+    """Downsamples to at most `MOST_POINTS` points by averaging neighbours."""
     size = -(-len(x) // MOST_POINTS)
     starts = np.arange(0, len(x), size)
     counts = np.diff(np.append(starts, len(x)))

@@ -12,13 +12,13 @@ from seqlab.tracking.params import CLASS, short_names
 
 
 class Difference(NamedTuple):
-    """A parameter that is not the same in all rows.
+    """A parameter that differs between rows.
 
     Attributes:
-        name: as the runs have it.
-        title: the shortest end of it that no other difference has.
-        values: of each row, a class by its last name; empty where a row has no such parameter.
-        everywhere: whether all rows have it.
+        name: full name of the parameter.
+        title: shortest unique suffix of the name.
+        values: value in each row, classes by their short names; empty if a row does not have the parameter.
+        everywhere: whether all rows have the parameter.
     """
 
     name: str
@@ -28,13 +28,13 @@ class Difference(NamedTuple):
 
 
 def differences(rows: Sequence[Row]) -> list[Difference]:
-    """Differences between rows, seeds aside; first the parameters that all rows have, by their titles."""
+    """Differences between rows except seeds, sorted by title; parameters that all rows have come first."""
     options = [options_of(row.run) for row in rows]
     known = {name: [its.get(name) for its in options] for name in chain(*options)}
     differ = {
         name: values
         for name, values in known.items()
-        if len(set(values)) > 1 and not name.endswith("init_args")  # of a class without options
+        if len(set(values)) > 1 and not name.endswith("init_args")  # init_args of a class without options
     }
     titles = short_names(differ)
     found = [

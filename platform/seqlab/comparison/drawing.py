@@ -1,4 +1,4 @@
-"""Common style of a comparison's figures: a row looks the same in each, in grey too."""
+"""Common style of a comparison's figures. A row has the same look in each, and is distinguishable in greyscale."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#4d4d4d")
-"""Okabe and Ito's colours, which differ to colour-blind eyes too; the darkest come last."""
+"""Okabe and Ito's colour-blind-safe colours; the darkest come last."""
 LINES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Markers, not as many as the colours or the lines, so that no two of many rows are the same in all."""
+"""Markers. The numbers of colours, lines and markers differ, so that many rows have distinct combinations."""
 INK, SOFT, FAINT = "#1f2933", "#52606d", "#9aa5b1"
 STYLE: Any = {
     "font.size": 10,
@@ -31,8 +31,8 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "svg.fonttype": "none",  # text stays text, in the font of the page
-    "text.parse_math": False,  # a run's name is not a formula
+    "svg.fonttype": "none",  # keep text as text, in the font of the page
+    "text.parse_math": False,  # run names are not formulas
 }
 
 
@@ -40,8 +40,8 @@ class Drawing:
     """A figure and its SVG.
 
     Attributes:
-        figure: to draw on, until `drawn` ends.
-        svg: the figure as an element to put into a page, afterwards.
+        figure: figure to draw on, until `drawn` ends.
+        svg: the figure as an SVG element for a page; empty until `drawn` ends.
     """
 
     def __init__(self, width: float, height: float) -> None:
@@ -51,16 +51,16 @@ class Drawing:
 
 @contextmanager
 def drawn(salt: str, width: float = 4.5, height: float = 3.3) -> Iterator[Drawing]:
-    """A figure, sized in inches; the same drawing always gives the same text.
+    """Context with a figure of a given size in inches. The SVG output is deterministic.
 
     Args:
-        salt: tells its parts from those of a page's other figures.
+        salt: makes element ids unique among the figures of a page.
     """
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": salt}):
         drawing, buffer = Drawing(width, height), io.StringIO()
         yield drawing
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font may have it
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font may have the glyph
             metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
             drawing.figure.savefig(buffer, format="svg", metadata=metadata)
     text = buffer.getvalue()
@@ -73,17 +73,17 @@ def look(index: int) -> Any:
 
 
 def line(index: int) -> Any:
-    """Colour, marker and dashes of a row's line."""
+    """Colour, marker and line style of a row's line."""
     return look(index) | {"linestyle": LINES[index % len(LINES)], "linewidth": 1.6, "markersize": 4}
 
 
 def by_logarithm(numbers: Sequence[float]) -> bool:
-    """True if positive numbers span a decade, and so are drawn on a logarithmic scale."""
+    """True if positive numbers span at least a decade, and should be drawn on a logarithmic scale."""
     return 0 < 10 * min(numbers) <= max(numbers)
 
 
 def mark(index: int) -> str:
-    """A row's marker as an SVG element, to stand before its name."""
+    """A row's marker as an inline SVG element, placed before its name."""
     style = MarkerStyle(look(index)["marker"])
     polygons: Any = style.get_path().transformed(style.get_transform()).to_polygons()
     corners = " ".join(f"{x:.2f},{-y:.2f}" for x, y in polygons[0])

@@ -1,4 +1,4 @@
-"""Uncertainty of a test score over test examples, where a run has its predictions."""
+"""Uncertainty of a test score over test examples, for runs with stored predictions."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ METRICS = {
     "of squared error": ("loss",),
     "BLEU": ("bleu",),
 }
-"""Metrics that a score may be, by its unit."""
+"""Metrics that a score of each unit can reproduce."""
 ALIKE = 1e-3
-"""Relative difference allowed between a metric and the score of its predictions: a device's rounding."""
+"""Relative tolerance between a metric and the score of its predictions, for rounding differences between devices."""
 
 
 def kept_predictions(run: TrackedRun) -> Path:
-    """Cache folder of what a run has predicted here: its store may be another's, and is left as it is."""
+    """Local cache folder for a run's predictions, because the store may belong to someone else and is not changed."""
     from seqlab_data.cache import cache_root
 
     return cache_root(None) / "predictions" / sha256(run.id.encode()).hexdigest()[:32]
 
 
 def known_by_examples(runs: Sequence[TrackedRun], metric: str, values: Sequence[float]) -> Estimate | None:
-    """The mean of a test metric over runs, with its error over resampled examples (1,000 resamples); None where one
-    of them has no predictions on this machine that give its value.
+    """Mean of a test metric over runs, with its bootstrap error over examples (1,000 resamples). None if a run has no
+    predictions on this machine that reproduce its value.
 
     Args:
-        values: the metric of each run.
+        values: value of the metric for each run.
     """
     if not metric.startswith("test/"):
         return None
@@ -51,7 +51,7 @@ def known_by_examples(runs: Sequence[TrackedRun], metric: str, values: Sequence[
 
 def _scores(run: TrackedRun, metric: str, value: float) -> Scores | None:
     for path in sorted(kept_predictions(run).glob("*.jsonl")):
-        with suppress(ValueError):  # of a file that is damaged, or says nothing that is scored
+        with suppress(ValueError):  # a damaged file, or one without scored fields
             scores = read_scores(path, run.name, run.params.get("model.init_args.bleu_tokenize", "13a"))
             is_of = metric.removeprefix("test/") in METRICS[scores.unit]
             if is_of and math.isclose(scores.total(scores.parts.sum(0)), value, rel_tol=ALIKE):

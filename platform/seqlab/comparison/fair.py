@@ -1,4 +1,4 @@
-"""Warnings of what may make a difference between rows besides the models."""
+"""Warnings about factors other than the models that may explain differences between rows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from seqlab.tracking.writes import DATASET_TAG, EVALUATED_TAG
 
 OF_BYTES = "bits_per_byte"
 ALIKE = {"Parameters": ("num_params", 1.05), "Tokens read": ("num_tokens", 1.01)}
-"""Metrics, and the ratio up to which two runs count as equal in them."""
+"""Metrics, and the ratio up to which two runs are considered equal."""
 INTERVALS = {
     (False, False): "Of one seed, and without an interval",
     (False, True): "Of one seed, with the interval of other test examples",
     (True, True): "With the interval of other seeds and other test examples",
 }
-"""Intervals in words, by whether a row has several seeds, and predictions of its test examples."""
+"""Description of an interval, by whether a row has several seeds and whether it has test predictions."""
 
 
 def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> list[str]:
-    """A sentence for each thing that changes the metric, or its cost, in some rows.
+    """One sentence for each factor that changes the metric or its cost in some rows.
 
     Args:
-        searched: the runs of the rows, and those that they were chosen from.
+        searched: all runs from which the rows were chosen.
     """
     found = [sentence for what in ALIKE if (sentence := _unequal(what, rows))]
     timed = [run for row in rows for run in row.runs if "perf/tokens_per_s" in run.metrics]
@@ -54,12 +54,12 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
 
 
 def task_of(run: TrackedRun) -> str:
-    """The class of a run's task; empty where its config names none."""
+    """Class name of a run's task; empty if its config does not name one."""
     return run.params.get("model.class_path", "").rpartition(".")[2]
 
 
 def tokenizer_of(run: TrackedRun) -> str:
-    """The classes of a run's tokenizers and their options; empty where its config names none."""
+    """Class names and options of a run's tokenizers; empty if its config does not name any."""
     named = {name: value for name, value in sorted(run.params.items()) if re.match(r"data\..*tokenizer", name)}
     classes = [value.rpartition(".")[2] for name, value in named.items() if name.endswith(CLASS)]
     options = [f"{name.rpartition('.')[2]} {value}" for name, value in named.items() if not name.endswith(CLASS)]
@@ -78,7 +78,7 @@ def _unequal(what: str, rows: Sequence[Row]) -> str | None:
 
 
 def _read_differently(rows: Sequence[Row]) -> list[str]:
-    """Warns if rows read the same data in other parts, or in other pieces."""
+    """Warns if rows read different parts of the same data, or split it differently."""
     values: dict[str, dict[str, str]] = {}
     for row in reversed(rows):
         for name, value in read_by(row.run.params).items():
@@ -92,7 +92,7 @@ def _read_differently(rows: Sequence[Row]) -> list[str]:
 
 
 def _on_other_data(rows: Sequence[Row], metric: str) -> list[str]:
-    """Runs whose scores of this name come from `seqlab test RUN --data.path OTHER` and the like."""
+    """Warns about runs whose scores come from other data, as with `seqlab test RUN --data.path OTHER`."""
     tag = EVALUATED_TAG.format(metric.partition("/")[0])
     own = [(run, run.tags.get(DATASET_TAG)) for row in rows for run in row.runs]
     found = [f"{run.name} on {run.tags[tag]}" for run, data in own if run.tags.get(tag, data) != data]
@@ -100,7 +100,7 @@ def _on_other_data(rows: Sequence[Row], metric: str) -> list[str]:
 
 
 def _left_out(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> list[str]:
-    """Seeds that a row does not have because they went wrong: its mean is that of the others."""
+    """Warns about seeds missing from a row because their runs failed; the mean covers only the others."""
     lost: dict[Config, list[TrackedRun]] = {}
     for run in searched:
         if not _counts(run, metric):
@@ -120,7 +120,7 @@ def _counts(run: TrackedRun, metric: str) -> bool:
 
 
 def _rates_tried(rows: Sequence[Row], searched: Sequence[TrackedRun]) -> list[str]:
-    """Warns if some models had more learning rates to be the best with."""
+    """Warns if more learning rates were tried for some models than for others."""
     names = {config_of(row.run, LR): row.name for row in reversed(rows) if LR in row.run.params}
     tried: dict[Config, set[str]] = {config: set() for config in names}
     for run in searched:
@@ -134,7 +134,7 @@ def _rates_tried(rows: Sequence[Row], searched: Sequence[TrackedRun]) -> list[st
 
 
 def _intervals(rows: Sequence[Row]) -> list[str]:
-    """Sources of the intervals, where some are not those of other seeds alone."""
+    """Sources of the rows' intervals; empty if no row has an interval."""
     names: dict[tuple[bool, bool], list[str]] = {}
     for row in rows:
         if row.value is not None:

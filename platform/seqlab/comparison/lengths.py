@@ -1,5 +1,5 @@
-"""Scores by position or by length, in SVG: a line for each row, and a surface for a model that was trained at several
-lengths."""
+"""SVG plots of scores by position or by length: a line for each row, and a surface for a model that was trained at
+several lengths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqlab.comparison.rows import Row, more_is_better
 from seqlab.comparison.seeds import shared_name
 
 MOST_NAMES = 12
-"""Most names of buckets below an axis."""
+"""Maximum number of bucket labels on an axis."""
 SCORE = re.compile(r"(test|val)/(\w+_by_(length|position))/(.+)")
 
 
@@ -25,11 +25,11 @@ class ByLength(NamedTuple):
     """Scores of one name, such as loss_by_position.
 
     Attributes:
-        metric: with its split, test where a row has it, else val.
-        axis: length or position.
-        buckets: of all rows, the shortest first, as 9-16.
-        values: of each row by bucket, the mean over its seeds.
-        trained: of each row the longest bucket that its validation has, and so its training; None where it has none.
+        metric: full metric name; its split is test if any row has it, else val.
+        axis: "length" or "position".
+        buckets: buckets of all rows, such as 9-16, shortest first.
+        values: mean over seeds by bucket, for each row.
+        trained: longest validation bucket of each row, taken as its training length; None = unknown.
     """
 
     metric: str
@@ -39,7 +39,7 @@ class ByLength(NamedTuple):
     trained: list[str | None]
 
     def beyond(self, row: int) -> list[bool]:
-        """True for each bucket that is longer than the row's training."""
+        """True for each bucket that is longer than the row's training length."""
         trained = self.trained[row]
         return [trained is not None and _least(bucket) > _greatest(trained) for bucket in self.buckets]
 
@@ -59,7 +59,7 @@ def by_length(comparison: Comparison) -> list[ByLength]:
 
 
 def length_curves(of: ByLength) -> str:
-    """A line a row; its markers are hollow beyond the training length."""
+    """Plot with one line per row, whose markers are hollow beyond the training length."""
     with drawn(of.metric) as drawing:
         axes = drawing.figure.subplots()
         places = np.arange(len(of.buckets))
@@ -75,13 +75,13 @@ def length_curves(of: ByLength) -> str:
 
 
 def length_surfaces(comparison: Comparison, of: ByLength) -> dict[str, str]:
-    """Surfaces by model, for those trained at several lengths: the score by training length and by bucket, the darker
-    the better."""
+    """Heat maps by name, for models trained at several lengths: the score by training length and bucket, darker is
+    better."""
     models: dict[frozenset[tuple[str, str]], dict[str, int]] = {}
     for index, row in enumerate(comparison.rows):
         if (trained := of.trained[index]) is not None and of.values[index]:
             model = frozenset((name, value) for name, value in row.run.params.items() if name.startswith("model."))
-            models.setdefault(model, {}).setdefault(trained, index)  # the best, of several
+            models.setdefault(model, {}).setdefault(trained, index)  # the best of several rows
     chosen = [sorted(of_model.values(), key=lambda index: _least(of.trained[index])) for of_model in models.values()]
     names = {tuple(rows): shared_name([comparison.rows[index].name for index in rows]) for rows in chosen}
     return {name: _surface(of, rows, name) for rows, name in names.items() if len(rows) > 1}
@@ -108,7 +108,7 @@ def _surface(of: ByLength, rows: Sequence[int], name: str) -> str:
 
 
 def _values(row: Row, metric: str) -> dict[str, float]:
-    """Means over a row's seeds, by bucket."""
+    """Means over the seeds of a row, by bucket."""
     said: dict[str, list[float]] = {}
     for run in row.runs:
         for name, value in run.metrics.items():
@@ -119,17 +119,17 @@ def _values(row: Row, metric: str) -> dict[str, float]:
 
 
 def _least(bucket: str | None) -> int:
-    """The least length of a bucket, as 9 of 9-16 and of 9, and 1025 of what is over 1024."""
+    """Smallest length of a bucket: 9 for 9-16 and for 9, 1025 for over 1024."""
     numbers = re.findall(r"\d+", bucket or "")
     return int(numbers[0]) + (bucket or "").startswith("over") if numbers else 0
 
 
 def _greatest(bucket: str) -> float:
-    """The greatest length of a bucket: 16 of 9-16, 9 of 9, and infinite over 1024."""
+    """Largest length of a bucket: 16 for 9-16, 9 for 9, infinite for over 1024."""
     return math.inf if bucket.startswith("over") else int(bucket.rpartition("-")[2])
 
 
 def _name_some(axes: Any, buckets: Sequence[str], shift: float) -> None:
-    """Names buckets below the axis, so many of them as have room."""
+    """Labels as many buckets on the axis as fit."""
     every = math.ceil(len(buckets) / MOST_NAMES)
     axes.set_xticks(np.arange(0, len(buckets), every) + shift, buckets[::every], fontsize=8)

@@ -1,6 +1,6 @@
-"""Comparison of two models example by example: one is better, or they are not told apart.
+"""Paired comparison of two models on the same examples.
 
-R runs of a model, which differ in their seeds; B resamples of the examples.
+R runs of a model with different seeds; B resamples of the examples.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Model:
     """Attributes:
-    name: of its row.
-    seeds: of each of its runs.
-    scores: of each of its runs.
+    name: name of the model's row.
+    seeds: seed of each run.
+    scores: scores of each run.
     """
 
     name: str
@@ -47,10 +47,10 @@ class Model:
 @dataclass(frozen=True)
 class Pair:
     """Attributes:
-    first, second: the models.
-    found: first - second, with its error over other examples and, where both have several, other seeds.
-    p: of no difference; by Holm where there are several comparisons.
-    needed: how many more seeds or examples would tell them apart.
+    first, second: the compared models.
+    found: first - second, with its standard error over examples and, if both have several seeds, over seeds.
+    p: p-value of no difference, Holm-corrected for several comparisons.
+    needed: sentence on the number of seeds or examples needed to detect a difference.
     """
 
     first: Model
@@ -67,12 +67,12 @@ class Pair:
 
     @property
     def numbers(self) -> str:
-        """The difference and its interval, to two digits of the interval."""
+        """Difference and interval, rounded to two significant digits of the interval."""
         return _numbers(float(self.found.value), float(self.found.half_width))
 
     @property
     def sentence(self) -> str:
-        """Finding in one sentence."""
+        """Result in one sentence."""
         first, second = self.first.name, self.second.name
         if self.p >= LEVEL:
             return f"{first} and {second}: not told apart; {self.needed} ({self.seeds})"
@@ -83,10 +83,10 @@ class Pair:
 
 
 def compare_pairs(first: Model, others: Sequence[Model]) -> list[Pair]:
-    """Compares the first model with each other one; the p of several are corrected by Holm.
+    """Compares the first model with each of the others. The p-values are Holm-corrected.
 
     Raises:
-        ValueError: their test examples are not the same.
+        ValueError: the models were not tested on the same examples.
     """
     pairs = [_pair(first, other, LEVEL / len(others)) for other in others]
     return [replace(pair, p=p) for pair, p in zip(pairs, holm([pair.p for pair in pairs]), strict=True)]
@@ -114,7 +114,7 @@ def table_of(pairs: Sequence[Pair]) -> Table:
 
 
 def _pair(first: Model, second: Model, level: float) -> Pair:
-    """Compares two models; `level` is the one that the least p must be below, by Holm."""
+    """Compares two models; `level` is the significance level of the smallest p-value under Holm's correction."""
     count = len(first.scores[0].examples)
     for model in (first, second):
         for scores in model.scores:
@@ -147,7 +147,7 @@ def _pair(first: Model, second: Model, level: float) -> Pair:
 
 
 def _scored(model: Model) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A model's scores by run (R,), and those of resampled examples (B, R)."""
+    """Scores of a model's runs, (R,), and on resampled examples, (B, R)."""
     parts = np.stack([scores.parts for scores in model.scores], axis=1)
     total = model.scores[0].total
     return total(parts.sum(0)), total(resampled(parts))

@@ -1,4 +1,4 @@
-"""Command that fits a run again."""
+"""Command that repeats the fit of a run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import shlex
 from seqlab.tracking.runs import TrackedRun
 
 FROM_THE_BEGINNING = ("ckpt_path", "resume")
-"""Options that make a fit go on instead."""
+"""Options that would continue a fit instead of repeating it."""
 
 
 def command(run: TrackedRun) -> str | None:
-    """The command that fits a run from the beginning as a new run beside it, in the folder where it was begun; None
-    where it has no config."""
+    """Command that repeats a run's fit as a new run, to be run in the original working folder; None if the run has no
+    stored config."""
     path = run.artifact("config.yaml")
     if path is None:
         return None

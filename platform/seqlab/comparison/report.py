@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that loads nothing."""
+"""A comparison as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ AGAIN = (
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
-    """Writes the page, whole or not at all.
+    """Writes the page atomically.
 
     Raises:
         CannotWriteError: the file cannot be written.
@@ -71,7 +71,7 @@ def write_report(comparison: Comparison, path: Path) -> None:
 
 
 def page(comparison: Comparison) -> str:
-    """The page's HTML. Whatever a user could have named is escaped."""
+    """HTML of the page. All user-supplied text is escaped."""
     runs = comparison.runs
     title = f"{len(runs)} run{'s' if len(runs) > 1 else ''} by {comparison.metric}"
     told = [f'<p class="told">{escape(text)}</p>' for text in comparison.warnings]
@@ -116,7 +116,7 @@ def _comparison_table(comparison: Comparison) -> str:
 
 
 def _apart(comparison: Comparison) -> str:
-    """The runs of other tasks and datasets."""
+    """Tables of the runs of other tasks and datasets."""
     parts = [
         f"<h2>{escape(f'Not ranked with these, {comparison.reason(group)}: {group.title}')}</h2>\n"
         f'<div class="wide">{_comparison_table(group)}</div>'
@@ -176,7 +176,7 @@ def _differences(comparison: Comparison) -> str:
 
 
 def _commands(comparison: Comparison) -> str:
-    """Table of the commands that fit each run again, by its config and as it was begun."""
+    """Table of the commands that repeat each run, from its config and as originally typed."""
     lines = []
     for run in comparison.runs:
         try:
@@ -215,7 +215,7 @@ def _row(tag: str, cells: list[str], classes: list[str] | None = None, row_class
 
 
 def _digits(text: str) -> str:
-    """A number of a sweep, of which four digits say enough."""
+    """A sweep's number, shortened to four significant digits."""
     try:
         return text if len(text) <= len("0.000123") else f"{float(text):.4g}"
     except ValueError:

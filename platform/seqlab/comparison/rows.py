@@ -1,4 +1,4 @@
-"""Rows of a comparison: the numbers that a model's runs give."""
+"""Rows of a comparison: the numbers of each model's runs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ SECONDS_A_DAY = 86400
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a comparison: a run, or the runs that differ in nothing but their seeds; their numbers are means. None
-    where the runs do not say.
+    """A row of a comparison: a run, or the runs that differ only in their seeds, with mean values. None = unknown.
 
     Attributes:
-        runs: the best first.
-        name: of the run, or what the runs' names share.
-        value: of the metric that is compared. A validation metric's best, as the best checkpoint has it, or else the
-            last.
-        spread: the mean of several seeds with its 95% interval.
-        of_examples: the same mean with the interval that other test examples give it.
-        bits_per_char: in validation, at the same step.
-        num_params: parameters.
-        num_flops: of training, a token at the training length.
-        state_size: numbers that decoding must remember of one sequence, at the training length.
-        tokens_per_s: measured speed of training, of all devices together.
-        days: to train on the asked number of tokens at that speed.
-        cost: of those days, for all devices.
+        runs: runs of the row, best first.
+        name: name of the run, or the common part of the runs' names.
+        value: compared metric: the best value of a validation metric, as in the best checkpoint, else the last value.
+        spread: mean over several seeds, with its error over seeds.
+        of_examples: the same mean, with its error over test examples.
+        bits_per_char: validation bits per character at the same step.
+        num_params: number of parameters.
+        num_flops: training FLOPs per token at the training length.
+        state_size: numbers that decoding stores per sequence, at the training length.
+        tokens_per_s: measured training speed in tokens per second over all devices.
+        days: days to train on the requested number of tokens at that speed.
+        cost: cost of those days for all devices.
     """
 
     runs: tuple[TrackedRun, ...]
@@ -54,12 +52,12 @@ class Row:
 
     @property
     def run(self) -> TrackedRun:
-        """The only run, or the best."""
+        """The only run, or the best run."""
         return self.runs[0]
 
     @property
     def half_width(self) -> float:
-        """Half-width of the 95% interval, over seeds and examples as far as they are known; 0 where neither is."""
+        """Half-width of the 95% interval over seeds and examples, as far as known; 0 if both are unknown."""
         known = [estimate for estimate in (self.spread, self.of_examples) if estimate is not None]
         return float((joined(*known) if len(known) == 2 else known[0]).half_width) if known else 0.0
 
@@ -70,7 +68,7 @@ class Row:
 
 
 def rows_of(runs: Iterable[TrackedRun], metric: str, tokens: float | None, price: float | None) -> list[Row]:
-    """The rows of runs, the best first and those without the metric last."""
+    """Rows of the runs, best first; rows without the metric come last."""
     sign = -1 if more_is_better(metric) else 1
     rows = []
     for group in by_seed(runs):
@@ -84,12 +82,12 @@ def rows_of(runs: Iterable[TrackedRun], metric: str, tokens: float | None, price
 
 
 def more_is_better(metric: str) -> bool:
-    """True if a larger value of the metric is better, by its name."""
+    """True if a higher value of the metric is better, judged by its name."""
     return MORE_IS_BETTER.search(metric.lower()) is not None
 
 
 def short(number: float | None) -> str:
-    """A number in about four characters: 271360 is 271.4k."""
+    """A number with four significant digits and a unit: 271360 becomes 271.4k."""
     if number is None or not math.isfinite(number):
         return "-"
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -126,15 +124,15 @@ def _row(
 
 
 def best_point(run: TrackedRun, metric: str) -> tuple[int, float | None]:
-    """The step and the value to compare a run by: of a validation metric the best, of another the last; (-1, None)
-    where it has none."""
+    """Step and value used to compare a run: the best of a validation metric, the last of any other; (-1, None) if the
+    run does not have the metric."""
     history = run.history(metric) if metric in run.metrics else []
     points = [(step, value) for step, value in history if math.isfinite(value)]
     if not points:
         return -1, None
     if metric.startswith("val/"):
         return (max if more_is_better(metric) else min)(points, key=lambda point: point[1])
-    latest = run.metrics[metric]  # of several at one step, which are sorted by their values, the one written last
+    latest = run.metrics[metric]  # points of one step are sorted by value; this is the one written last
     return (points[-1][0], latest) if math.isfinite(latest) else (-1, None)
 
 

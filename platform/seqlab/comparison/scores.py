@@ -1,6 +1,6 @@
-"""Scores of a run on each example of its test split, from what `seqlab predict` wrote of it.
+"""Per-example scores of a run on its test split, from a prediction file of `seqlab predict`.
 
-N examples, K numbers of each.
+N examples, K numbers per example.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 MEANS = {"nats": ("nats", False), "right": ("of accuracy", True), "squared_error": ("of squared error", False)}
-"""Scores of an example, or of each place in it: the unit of the mean, and whether more of it is better."""
+"""Fields with scores per example or per position: the unit of their mean, and whether higher is better."""
 ORDERS = 4
-"""Longest n-grams of BLEU, in words."""
+"""Maximum n-gram order of BLEU."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The score of a run, in numbers that add up over examples.
+    """Score of a run, in sufficient statistics that add up over examples.
 
     Attributes:
-        unit: of the score.
-        more: whether more of it is better.
-        parts: (N, K).
-        total: the score of sums of `parts`, (..., K) to (...).
-        examples: what each example is, the same for every run of the same data.
+        unit: unit of the score.
+        more: whether a higher score is better.
+        parts: statistics of each example, (N, K).
+        total: maps sums of `parts`, (..., K), to scores, (...).
+        examples: identity of each example; equal for all runs on the same data.
     """
 
     unit: str
@@ -40,14 +40,15 @@ class Scores:
 
 
 def read_scores(path: Path, name: str, tokenize: str) -> Scores:
-    """The scores of predictions: the mean of one of `MEANS`, or BLEU where they have a "text" and its "references".
+    """Reads the scores of predictions: the mean of a field in `MEANS`, or BLEU of "text" against "references".
 
     Args:
-        name: of the run, for a message.
+        name: name of the run, for error messages.
         tokenize: sacrebleu's tokenizer for BLEU.
 
     Raises:
-        ValueError: they have none of these, there are fewer than two, one is no number, or the file is damaged.
+        ValueError: no field can be scored, there are fewer than two rows, a score is not finite, or the file is
+            damaged.
     """
     try:
         with path.open(encoding="utf-8") as lines:
@@ -56,7 +57,7 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
         raise ValueError(f"{path} is not what seqlab predicts: {error}; delete it to have it made again") from error
     if len(said) < 2:
         raise ValueError(f"{name} has predictions of {len(said)} rows of its test split; a comparison needs two")
-    rows = [one.get("row", place) for place, one in enumerate(said)]  # a data module may not know them
+    rows = [one.get("row", place) for place, one in enumerate(said)]  # a data module may not know it
     for field, (unit, more) in MEANS.items():
         if field in said[0]:
             values = [np.atleast_1d(np.asarray(one[field], dtype=float)) for one in said]
@@ -75,7 +76,7 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
 
 
 def bleu_parts(texts: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a") -> NDArray[Any]:
-    """Matching n-grams and all n-grams of each text by order, its length and its reference's: (N, 10)."""
+    """BLEU statistics of each text, (N, 10): matching and total n-grams by order, its length, reference length."""
     from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
 
     metric = BLEU(tokenize=tokenize, force=True)
@@ -84,7 +85,7 @@ def bleu_parts(texts: Sequence[str], references: Sequence[Sequence[str]], tokeni
 
 
 def bleu_of(sums: NDArray[Any]) -> NDArray[Any]:
-    """sacrebleu's BLEU of summed `bleu_parts`, (..., 10) to (...)."""
+    """sacrebleu's BLEU from summed `bleu_parts`, (..., 10) to (...)."""
     from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
 
     def score(its: NDArray[Any]) -> float:

@@ -1,4 +1,4 @@
-"""Runs that differ in nothing but their seeds."""
+"""Grouping of runs that differ only in their seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqlab.tracking.writes import CHANGED_TAG, DATASET_TAG
 
 SEED = "seed_everything"
 SEEDS = (SEED, "data.init_args.seed")
-"""Seeds of weights and dropout, and of the batch order; where the latter seeds the examples too, their digest tells."""
+"""Seeds of weights and dropout, and of the batch order. If the latter also seeds the examples, their digest differs."""
 LR = "model.init_args.lr"
 SEED_AT_END = re.compile(r"(?<=.)(?:[-_. ]+(?:seed|s)?[-_=]?)?\d+$")
 
@@ -22,8 +22,8 @@ Config = frozenset[tuple[str, str]]
 
 
 def by_seed(runs: Iterable[TrackedRun]) -> list[tuple[TrackedRun, ...]]:
-    """Groups of finished runs of one config that differ in their seeds; any other run is alone. A repeated seed begins
-    another group: the same fit twice tells nothing about seeds."""
+    """Groups finished runs of one config by seed; any other run is a group by itself. A repeated seed starts another
+    group, because repeating the same fit says nothing about variance over seeds."""
     groups: dict[tuple[Config, int] | str, list[TrackedRun]] = {}
     times: Counter[tuple[Config, str]] = Counter()
     for run in runs:
@@ -37,25 +37,25 @@ def by_seed(runs: Iterable[TrackedRun]) -> list[tuple[TrackedRun, ...]]:
 
 
 def seed_of(run: TrackedRun) -> str:
-    """The seeds of a run; empty where it does not say."""
+    """Seeds of a run; empty if unknown."""
     return ", ".join(run.params[name] for name in SEEDS if name in run.params)
 
 
 def options_of(run: TrackedRun, *but: str) -> dict[str, str]:
-    """A run's parameters but those of the run itself, its seeds, and these."""
+    """Parameters of a run, without run-specific ones, seeds, and the names in `but`."""
     left_out = {*RUN_SPECIFIC, *SEEDS, *but}
     return {name: value for name, value in run.params.items() if not {name, name.partition(".")[0]} & left_out}
 
 
 def config_of(run: TrackedRun, *but: str) -> Config:
-    """A run's data and its `options_of`."""
+    """Data and `options_of` of a run."""
     tags = {tag: run.tags.get(tag, "") for tag in (CHANGED_TAG, DATASET_TAG)}
     return frozenset((options_of(run, *but) | tags).items())
 
 
 def shared_name(names: Sequence[str]) -> str:
-    """The name of runs with several seeds: what is left of each without a number at its end, as gru of gru-s0, gru-s1
-    and gru-s2; else that of the first."""
+    """Common name of runs with several seeds, without the number at the end: gru for gru-s0, gru-s1 and gru-s2. If the
+    names differ otherwise, the first name."""
     stems = {SEED_AT_END.sub("", name) for name in names}
     return stems.pop() if len(stems) == 1 < len(set(names)) else names[0]
 
@@ -63,14 +63,14 @@ def shared_name(names: Sequence[str]) -> str:
 def runs_named(
     text: str, runs: Sequence[TrackedRun], store: Store, experiment: str | None = None
 ) -> tuple[TrackedRun, ...]:
-    """The runs of a row's name, or of RUNs joined by commas.
+    """Finds the runs of a row by its name, or several runs by comma-separated ids or names.
 
     Args:
-        runs: all that are there.
-        experiment: that these are of; None = any.
+        runs: all known runs.
+        experiment: experiment of the runs; None = any.
 
     Raises:
-        ValueError: there is no such run, or there are several rows or runs of the name; the message lists them.
+        ValueError: a run does not exist, or a name matches several rows or runs; the message lists them.
     """
     rows = [group for group in by_seed(runs) if len(group) > 1 and shared_name([run.name for run in group]) == text]
     if rows:

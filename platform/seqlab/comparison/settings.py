@@ -1,4 +1,4 @@
-"""The settings that a sweep has tried, as parallel coordinates (Inselberg 1985), in SVG."""
+"""Settings tried by a sweep, as parallel coordinates (Inselberg 1985), in SVG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEHIND: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 
 
 
 def settings(comparison: Comparison) -> dict[str, str]:
-    """Figure of the options that vary and the metric, for each sweep that rows belong to; none of a single setting."""
+    """Figure of the varied options and the metric, for each sweep among the rows with more than one setting."""
     sweeps = sorted({row.run.tags["sweep"] for row in comparison.rows if "sweep" in row.run.tags})
     return {name: svg for name in sweeps if (svg := _of_sweep(comparison, name)) is not None}
 
@@ -41,7 +41,7 @@ def _of_sweep(comparison: Comparison, sweep: str) -> str | None:
             axes.text(k, 1.09, title, ha="center", va="bottom", fontsize=9, color=INK)
             for place, text in ticks[k]:
                 axes.text(k + 0.04, place, text, va="center", fontsize=8, zorder=3, bbox=BEHIND)
-        for at in reversed(range(len(rows))):  # the best lies above the others
+        for at in reversed(range(len(rows))):  # draws the best row on top
             look = {"color": colormaps["cividis"](0.85 * (1 - good[at])), "linewidth": 2.6 if at == 0 else 1.2}
             axes.plot(range(len(columns)), [place[at] for place in places], **look)
         axes.set(xlim=(-0.1, len(columns) - 0.5), ylim=(-0.06, 1.2))
@@ -49,8 +49,8 @@ def _of_sweep(comparison: Comparison, sweep: str) -> str | None:
 
 
 def _axis(texts: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Places of the values on an axis from 0 to 1, and its labels: every value of few; of many numbers the least, the
-    greatest and the middle between them."""
+    """Positions of the values on an axis from 0 to 1, and its labels: all values if there are few; for many numbers,
+    the minimum, the midpoint and the maximum."""
     try:
         numbers = [float(text) for text in texts]
     except ValueError:

@@ -1,5 +1,5 @@
-"""Statistics of a few seeds and many examples: means with intervals, differences, ranks, and how many seeds would be
-needed. Leading dimensions (...) are separate experiments.
+"""Statistics of a few seeds and many examples: means with intervals, differences, ranks, and required sample sizes.
+Leading dimensions (...) are separate experiments.
 
 S seeds, N examples.
 """
@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import nctdtr, stdtr, stdtridf, stdtrit
 
 LEVEL = 0.05
-"""Significance level, the largest rate of false differences; intervals cover 1 - `LEVEL`."""
+"""Significance level, the maximum false positive rate; intervals have coverage 1 - `LEVEL`."""
 POWER = 0.8
 MOST_SEEDS = 1000
 RESAMPLES, SEED = 1000, 12345
-"""Resamples of the bootstrap and their seed: sacrebleu's numbers, so that its resamples are these."""
+"""Number and seed of bootstrap resamples; the same as in sacrebleu, so that resamples agree."""
 MOST_DRAWN = 10_000_000
 
 
@@ -28,9 +28,9 @@ class Estimate:
     """A measured number and its uncertainty.
 
     Attributes:
-        value: (...).
-        error: its standard error.
-        freedom: degrees of freedom of that error.
+        value: measured value (...).
+        error: standard error of the value.
+        freedom: degrees of freedom of the standard error.
     """
 
     value: Any
@@ -44,13 +44,13 @@ class Estimate:
 
     @property
     def p(self) -> Any:
-        """Probability of finding a value as far from 0, or farther, if it were 0."""
+        """Two-sided p-value of the hypothesis that the true value is 0, by Student's t."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.nan_to_num(2 * stdtr(self.freedom, -np.abs(np.divide(self.value, self.error))), nan=1.0)
 
 
 def mean(values: ArrayLike) -> Estimate:
-    """Mean of S >= 2 runs that differ in their seeds, (..., S)."""
+    """Mean over S >= 2 seeds, (..., S)."""
     given = np.asarray(values, dtype=float)
     count = given.shape[-1]
     assert count > 1
@@ -61,8 +61,8 @@ def difference(ours: ArrayLike, theirs: ArrayLike, *, paired: bool) -> Estimate:
     """Difference between the means of two models over seeds, (..., S) and (..., S').
 
     Args:
-        paired: the runs at the same place have the same seed; else the degrees of freedom are Welch's (1947), or where
-            one has only two runs, 1: Welch's would find false differences in 10% of cases.
+        paired: whether runs at the same index share a seed. Otherwise the degrees of freedom are Welch's (1947), or 1
+            if a model has only two runs, where Welch's would give 10% false positives.
     """
     if paired:
         return mean(np.subtract(ours, theirs))
@@ -76,9 +76,8 @@ def difference(ours: ArrayLike, theirs: ArrayLike, *, paired: bool) -> Estimate:
 
 
 def joined(seeds: Estimate, examples: Estimate) -> Estimate:
-    """Estimate over seeds, with the uncertainty over other seeds and over other examples: the squares of both
-    half-widths add up. (By Satterthwaite's degrees of freedom, 12% of experiments with two seeds would find a
-    difference that is not there.)"""
+    """Estimate with combined uncertainty over seeds and over examples: the squared half-widths are added. (With
+    Satterthwaite's degrees of freedom, 12% of experiments with two seeds would find a false difference.)"""
     error, half_width = np.hypot(seeds.error, examples.error), np.hypot(seeds.half_width, examples.half_width)
     with np.errstate(invalid="ignore"):
         freedom = np.nan_to_num(stdtridf(1 - LEVEL / 2, half_width / error), nan=1)
@@ -86,8 +85,8 @@ def joined(seeds: Estimate, examples: Estimate) -> Estimate:
 
 
 def resampled(parts: ArrayLike) -> NDArray[Any]:
-    """(`RESAMPLES`, ...): the sums of N examples drawn with replacement from these N, (N, ...). Each call draws the
-    same ones: what is compared is drawn together (Koehn 2004, "Statistical significance tests for machine translation
+    """Bootstrap sums (`RESAMPLES`, ...) of N examples drawn with replacement from N, (N, ...). Every call draws the
+    same examples, so that comparisons are paired (Koehn 2004, "Statistical significance tests for machine translation
     evaluation")."""
     given = np.asarray(parts, dtype=float)
     count, draw = len(given), np.random.default_rng(SEED)
@@ -104,15 +103,14 @@ def over_examples(found: ArrayLike, drawn: ArrayLike, count: int) -> Estimate:
     """Estimate of a score over N = `count` examples.
 
     Args:
-        found: (...).
-        drawn: that of each resample, (B, ...).
+        found: score on all examples, (...).
+        drawn: score on each resample, (B, ...).
     """
     return Estimate(found, np.asarray(drawn).std(0, ddof=1) * np.sqrt(count / (count - 1)), count - 1)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Corrects the p of several comparisons, so that any of them is wrongly called different at most as often as one
-    would be (Holm 1979)."""
+    """Corrects the p-values of several comparisons to control the family-wise error rate (Holm 1979)."""
     given = np.asarray(ps, dtype=float)
     order = given.argsort()
     corrected = np.empty_like(given)
@@ -123,14 +121,14 @@ def holm(ps: Sequence[float]) -> list[float]:
 def seeds_needed(
     difference: float, spread: float, *, fixed: float = 0.0, samples: int = 1, level: float = LEVEL
 ) -> int | None:
-    """The seeds of each model with which a difference is found four times in five; None where 1,000 are too few.
+    """Number of seeds per model needed to detect a difference with a power of 0.8; None if 1,000 are too few.
 
     Args:
-        spread: standard deviation between seeds; of the differences where the seeds are paired, else the root of the
-            summed variances.
+        difference: true difference to detect.
+        spread: standard deviation between seeds: of the differences if paired, else the root of the summed variances.
         fixed: standard error that more seeds do not reduce.
-        samples: 1 where the seeds are paired, 2 where they are not.
-        level: that p must be below.
+        samples: 1 if seeds are paired, else 2.
+        level: significance level.
     """
     seeds = np.arange(2, MOST_SEEDS + 1)
     freedom = samples * (seeds - 1.0)
@@ -142,7 +140,7 @@ def seeds_needed(
 
 
 def examples_needed(found: Estimate, count: int, *, level: float = LEVEL) -> int | None:
-    """Number of examples needed, in the sense of `seeds_needed`, where `count` of them gave what was found."""
+    """Number of examples needed to detect the difference found on `count` examples, with a power of 0.8."""
     if not found.value:
         return None
     far = stdtrit(found.freedom, 1 - level / 2) + stdtrit(found.freedom, POWER)
@@ -150,8 +148,8 @@ def examples_needed(found: Estimate, count: int, *, level: float = LEVEL) -> int
 
 
 def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
-    """Rank of each (low, high), the low ones first. Intervals that overlap, or are joined by others that do, share one;
-    the next rank is as if they had not."""
+    """Rank of each interval (low, high), lowest first. Overlapping intervals, directly or through others, share a rank;
+    the next rank counts each of them, as in 1, 1, 3."""
     order = sorted(range(len(intervals)), key=lambda place: intervals[place])
     found, rank, reached = [0] * len(intervals), 0, -np.inf
     for before, place in enumerate(order):

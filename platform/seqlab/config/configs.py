@@ -1,6 +1,6 @@
-"""Configs: finding them by name, their short form, and building objects from one.
+"""Configs: lookup by name, the short YAML form, and construction of objects.
 
-The class path is the registry: a block is named by its class, with options beside `class_path`. There is no other list.
+The class path is the registry: a config names a block by its class, with its options next to `class_path`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ BLOCK_MODULES = (
     "seqlab_data.tokenizers",
 )
 EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn.ScaledEmbedding"}
-"""Defaults for models that once had no argument `embed`."""
+"""Embedding classes of stored models that predate the argument `embed`."""
 MOVED = {
     "seqlab.callbacks.attention_maps.AttentionMaps": "seqlab.probes.attention_maps.AttentionMaps",
     "seqlab.callbacks.gradient_probe.GradientProbe": "seqlab.probes.gradient_probe.GradientProbe",
     "seqlab.callbacks.state_probe.StateProbe": "seqlab.probes.state_probe.StateProbe",
     "seqlab.training.attention_maps.AttentionMaps": "seqlab.probes.attention_maps.AttentionMaps",
 }
-"""Class paths that older runs and configs have, by their former place."""
+"""Current class path for each former class path in older runs and configs."""
 LOGGER_OPTIONS = ("--trainer.logger", "--trainer.logger+")
 LOGGERS: dict[str, Any] = {
     "comet": {"class_path": "CometLogger"},
@@ -63,21 +63,21 @@ LOGGERS: dict[str, Any] = {
     "tensorboard": {"class_path": "TensorBoardLogger", "init_args": {"save_dir": "."}},
     "wandb": {"class_path": "WandbLogger"},
 }
-"""Package names that `trainer.logger` takes beside Lightning's classes."""
+"""Package names that `trainer.logger` accepts in addition to class paths."""
 LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
 """Values that the data module passes to the task, so that a config never repeats a number."""
 
 
 def config_names() -> list[str]:
-    """The packaged configs, as `--config` takes them."""
+    """Names of the packaged configs, as accepted by `--config`."""
     return sorted(path.relative_to(PACKAGED).with_suffix("").as_posix() for path in PACKAGED.rglob("*.yaml"))
 
 
 def config_path(name: str) -> Path:
-    """The file of a packaged config's name or of a path.
+    """Path of a config, given by file path or packaged name.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: it is neither a file nor a packaged config.
     """
     if Path(name).is_file():
         return Path(name)
@@ -89,7 +89,7 @@ def config_path(name: str) -> Path:
 
 
 def instead(given: str, accepted: Sequence[str]) -> str:
-    """The hint for a name that is not accepted: the one close to it, or to its first part, in any case; or all."""
+    """Hint for an unknown name: the closest accepted name, ignoring case; or all accepted names."""
     by_lower = {name.lower(): name for name in accepted}
     for text in (given.lower(), given.lower().partition(".")[0]):
         if close := difflib.get_close_matches(text, by_lower, n=1):
@@ -98,7 +98,7 @@ def instead(given: str, accepted: Sequence[str]) -> str:
 
 
 def resolve_names(args: list[str]) -> list[str]:
-    """A command line whose `--config` values are files, and whose loggers are classes."""
+    """Replaces config names by file paths, and logger package names by classes, in a command line."""
     resolved: list[str] = []
     for arg in args:
         option, equals, value = arg.partition("=")
@@ -116,7 +116,7 @@ def resolve_names(args: list[str]) -> list[str]:
 
 
 def _logger_option(text: str) -> str:
-    """The text of a `--trainer.logger`, with classes in the place of packages."""
+    """Value of `--trainer.logger`, with package names replaced by classes."""
     if text in LOGGERS or text.startswith("["):
         with suppress(yaml.YAMLError, ValueError):
             return json.dumps(_with_loggers(read_yaml(text)))
@@ -124,21 +124,21 @@ def _logger_option(text: str) -> str:
 
 
 def _with_loggers(value: Any) -> Any:
-    """Puts classes in the place of packages, alone or in a list."""
+    """Replaces package names by classes, alone or in a list."""
     if isinstance(value, list):
         return [_with_loggers(one) for one in value]
     return LOGGERS.get(value, value) if isinstance(value, str) else value
 
 
 def config_summary(name: str) -> str:
-    """The second comment line of a packaged config: what it is."""
+    """Second comment line of a packaged config, its description."""
     lines = config_path(name).read_text(encoding="utf-8").splitlines()
     return lines[1].removeprefix("#").strip()
 
 
 def load_short_yaml(text: str) -> Any:
-    """YAML in which options may stand beside `class_path`: they are moved into its `init_args`; and in which
-    `trainer.logger` may name a package."""
+    """Loads YAML in short form: options next to `class_path` are moved into `init_args`, and `trainer.logger` may be a
+    package name."""
     try:
         found = _canonical(read_yaml(text, get_loader("yaml")))
     except RecursionError:
@@ -150,17 +150,17 @@ def load_short_yaml(text: str) -> Any:
 
 
 def as_list(value: Any) -> list[Any]:
-    """The values of an option that takes one or several, or none."""
+    """Values of an option that accepts none, one or several."""
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def read_config(given: str) -> dict[str, Any]:
-    """Reads a config in any form that `--config` takes: a packaged one's name, a path, or the config itself in braces.
+    """Reads a config in any form that `--config` accepts: a packaged name, a path, or inline YAML in braces.
 
     Raises:
-        ValueError: there is no such file, or it is no config.
+        ValueError: the file does not exist or is not a config.
     """
     text = given if given.startswith("{") else config_path(given).read_text(encoding="utf-8")
     try:
@@ -186,19 +186,19 @@ def _canonical(value: Any) -> Any:
 
 
 def is_class_path(value: Any) -> bool:
-    """Returns True if a value is written as a class path. Otherwise "class_path" is a key like any other."""
+    """Returns True if a value has the form of a class path. Otherwise "class_path" is an ordinary key."""
     return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a member of an enumeration, as Lightning has them among its defaults, as its value."""
+    """Dumps an enumeration member, as in Lightning's defaults, as its value."""
 
 
 _Dumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
 
 def dump_yaml(value: Any) -> str:
-    """Plain values, members of enumerations among them, as YAML."""
+    """Plain values and enumeration members as YAML."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     return text
 
@@ -207,7 +207,7 @@ _import_path: Any = _typehints.serialize_as_import_path
 
 
 def _text_or_import_path(value: Any) -> Any:
-    """jsonargparse's import path of a function or an object; a text stays what it is where both are accepted."""
+    """jsonargparse's serialisation as import path, except that a string is left unchanged where both are accepted."""
     return value if isinstance(value, str) else _import_path(value)
 
 
@@ -215,7 +215,7 @@ _read_text: Any = _paths.Path.read_text
 
 
 def _read_regular(path: Any) -> str:
-    """The text of a config that an option names; jsonargparse would wait for a pipe."""
+    """Text of a config named by an option. Refuses pipes, on which jsonargparse would block."""
     check_regular(path.absolute, "config")
     text: str = _read_text(path)
     return text
@@ -228,7 +228,7 @@ _paths.Path.read_text = _read_regular  # type: ignore[assignment, method-assign]
 
 
 def import_blocks() -> None:
-    """Imports every block module, so that short class names resolve, and has devices and times stored as text."""
+    """Imports every block module, so that short class names resolve, and registers devices and durations as text."""
     for name in BLOCK_MODULES:
         importlib.import_module(name)
     import torch
@@ -239,14 +239,14 @@ def import_blocks() -> None:
 
 
 def _as_text(kind: type, value: Any) -> str:
-    if not isinstance(value, kind):  # jsonargparse asks for each type that a union has
+    if not isinstance(value, kind):  # jsonargparse tries each type of a union
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return str(value)
 
 
 def as_trained(config: Any) -> Any:
-    """A stored config that says what its models embedded with: where `embed` is missing, they had no choice. What has
-    moved since is named where it is."""
+    """Upgrades a stored config: adds the `embed` that models used before they had this argument, and updates former
+    class paths."""
     if isinstance(config, list):
         return [as_trained(entry) for entry in config]
     if not isinstance(config, dict):
@@ -261,19 +261,19 @@ def as_trained(config: Any) -> Any:
 
 
 def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
-    """The task and the data module of a stored config, as `build_task` and `build_data` make them."""
+    """Task and data module of a stored config; see `build_task` and `build_data`."""
     return build_task(config, told), build_data(config)
 
 
 def build_task(config: dict[str, Any], told: dict[str, int]) -> Any:
-    """The task of a stored config.
+    """Builds the task of a stored config.
 
     Args:
-        config: what a run stored.
-        told: what its data module told the task, by the names of `LINKS`; it would have to read its data to tell again.
+        config: config of a stored run.
+        told: numbers that the data module set, by the names in `LINKS`; recomputing them would require the data.
 
     Raises:
-        ValueError: it names a class or an option that there is not, or a value that a class does not take.
+        ValueError: the config has an unknown class or option, or a value that a class does not accept.
     """
     import lightning as L
 
@@ -282,7 +282,7 @@ def build_task(config: dict[str, Any], told: dict[str, int]) -> Any:
 
 
 def build_data(config: dict[str, Any]) -> Any:
-    """The data module of a stored config, None where it names no data. Reads none."""
+    """Builds the data module of a stored config, without reading data; None if the config has no data module."""
     import lightning as L
 
     return _instantiate(L.LightningDataModule, "data", config["data"]) if "data" in config else None

@@ -1,4 +1,4 @@
-"""One sentence out of jsonargparse's nested reports: what was wrong, where, and what is accepted."""
+"""One-sentence error messages from jsonargparse's nested reports: the problem, its location, and accepted values."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from seqlab.files.atomic import size_limit, why_not_written
 _NESTED = re.compile(
     r'\AParser key "([^"]+)":|^\s*(?:- )?(?:Does not validate against|Type .* expects a function or a callable)', re.M
 )
-"""Nested reports, only where a line begins: a sentence that quotes one of these has been told already."""
+"""Nested reports, matched only at the start of a line, so that a sentence quoting one is not parsed again."""
 _LINKED = re.compile(r"^Call to compute_fn of link .* failed: ")
 _OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+ Got value: \[")
-"""Refusals of a type of a union because there is no list, or because there is one."""
+"""Refusals by a member of a union only because the value is or is not a list."""
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 _MISSING = re.compile(r"the following arguments are required: (.+)")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NO_TEMPORARY_FOLDER = "No usable temporary directory"
-"""Message of the standard library where it can write nowhere, whatever the reason."""
+"""Standard library's message when no temporary folder is writable, whatever the reason."""
 _OF_A_WORKER = re.compile(r"Caught \w+ in DataLoader worker.*\n\w*Error: (.*)", re.S)
-"""PyTorch's report of what a process that loads batches has raised: its traceback, and then what it said."""
+"""PyTorch's report of an exception in a DataLoader worker: a traceback, then the message."""
 _NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
 _NOT_A_CLASS = re.compile(r"(?:import path string: |does not correspond to a subclass.*?: |^No module named '?)(\S+)")
 
 
 def sentence(error: BaseException) -> str:
-    """Sentence that tells the user what went wrong; the whole error is for SEQLAB_DEBUG=1."""
+    """One-sentence error message for the user; SEQLAB_DEBUG=1 shows the full error."""
     if isinstance(error, OSError) and error.errno in REFUSED_WRITES:
         return f"{why_not_written(error, Path(error.filename or '.'))} while writing {error.filename or 'a file'}"
     if isinstance(error, OSError) and (error.strerror or "").startswith(_NO_TEMPORARY_FOLDER):
@@ -64,7 +64,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
-    """The keys that lead to the innermost cause, and all errors down to it. The last is not jsonargparse's."""
+    """Keys on the path to the innermost cause, and all errors down to it, which is not jsonargparse's own."""
     keys: list[str] = []
     chain = [error]
     while _NESTED.search(text := str(chain[-1]).strip()):
@@ -80,8 +80,8 @@ def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """An error's cause; of a union's refusals the first that is about what was given, not only about whether it is a
-    list: a mixer is a list of classes or a class."""
+    """Cause of an error. For a union, the first refusal that is not merely about whether the value is a list, as with a
+    mixer, which is a class or a list of classes."""
     cause = error.__cause__ or error.__context__
     if _OTHER_KIND.match(str(cause)):
         for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -91,14 +91,14 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def _selves(chain: list[BaseException]) -> Iterator[Any]:
-    """The objects whose methods the errors passed, the innermost first."""
+    """Yields the `self` of each traceback frame, innermost first."""
     for error in reversed(chain):
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         yield from (frame.f_locals["self"] for frame in reversed(frames) if "self" in frame.f_locals)
 
 
 def _options(chain: list[BaseException], option: str) -> list[str]:
-    """Options that a parser accepts beside the one that it refused."""
+    """Options that a parser accepts at the level of the refused option."""
     for value in _selves(chain):
         for parser in (value, *getattr(value, "_subcommand_parsers", {}).values()):
             if isinstance(parser, ArgumentParser) and not parser._subcommands_action:
@@ -112,13 +112,13 @@ def _options(chain: list[BaseException], option: str) -> list[str]:
 
 
 def _classes(chain: list[BaseException]) -> list[str]:
-    """The short names of the classes that the innermost type admits."""
+    """Short names of the classes that the innermost type accepts."""
     hints = (value._typehint for value in _selves(chain) if hasattr(value, "_typehint"))
     return sorted({found.__name__ for base in _bases(next(hints, None)) for found in _concrete(base)})
 
 
 def _bases(hint: Any) -> Iterator[type]:
-    """The classes that a hint asks for: a class, what a factory returns, or those of a union."""
+    """Classes named by a type hint: the class itself, the return type of a factory, or the members of a union."""
     arguments = typing.get_args(hint)
     if inspect.isclass(hint) and not arguments:
         yield hint
@@ -130,7 +130,7 @@ def _bases(hint: Any) -> Iterator[type]:
 
 
 def _concrete(base: type) -> Iterator[type]:
-    """Concrete classes of seqlab among the class itself and its subclasses."""
+    """Yields seqlab's concrete classes among a class and its subclasses."""
     if not inspect.isabstract(base) and ABC not in base.__bases__ and base.__module__.startswith("seqlab"):
         yield base
     subclass: type

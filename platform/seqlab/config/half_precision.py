@@ -1,4 +1,4 @@
-"""Training whose weights are in half precision (`bf16-true`, `16-true`)."""
+"""Training with half-precision weights (`bf16-true`, `16-true`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seqlab.batch import LabelledBatch
 
 
 class HalfInputs(HalfPrecision):
-    """Lightning's half precision, except that a labelled batch's targets are not rounded, since they are scored."""
+    """Lightning's half precision, except that targets of a labelled batch are not rounded, because they are scored."""
 
     def convert_input(self, data: Any) -> Any:
         converted = super().convert_input(data)

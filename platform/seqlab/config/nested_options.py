@@ -1,7 +1,7 @@
-"""Options inside nested classes, as in `--data.tokenizer.lexicon={...}`, keep their values on the way down.
+"""Fix for values of nested class options, such as `--data.tokenizer.lexicon={...}`.
 
-jsonargparse reads a value, and hands it to the parser of the next class as Python's text of it, in which null is
-"None" and a backslash is doubled. Here it is handed on as JSON, once for each class on the way.
+jsonargparse passes a parsed value to the parser of the nested class as its Python repr, in which null becomes "None"
+and backslashes are doubled. With this fix it is passed as JSON, once per nesting level.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def _adapt_as_json(value: Any, *args: Any, **settings: Any) -> Any:
 
 
 def keep_nested_values() -> None:
-    """Has every parser of this process keep them."""
+    """Applies the fix to every parser of this process."""
     _typehints.adapt_class_type = _adapt_as_json

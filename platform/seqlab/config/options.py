@@ -1,5 +1,5 @@
-"""Options of fit and the other verbs of Lightning: seqlab's own as data, for a help that need not import Lightning, and
-checks of what Lightning takes in silence or answers with a traceback."""
+"""Options of fit and the other Lightning verbs: seqlab's own as data, so that help does not import Lightning, and
+checks of options that Lightning accepts silently or answers with a traceback."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class Option(NamedTuple):
 
 OPTIONS = (
     Option("experiment", str, "seqlab", "MLflow experiment of the run."),
-    Option("run_name", str | None, None, "Name of the run; None = a new one."),
-    Option("resume", Literal["auto"] | None, None, "auto: continue this job's run, or begin."),
-    Option("init_from", str | None, None, "Run whose weights to begin with."),
-    Option("encoder_from", str | None, None, "Run whose encoder to begin with."),
-    Option("freeze_encoder", bool, False, "Do not train that encoder."),
-    Option("word_vectors", str | None, None, "Word vectors to begin with, as text."),
-    Option("match", Budget | None, None, "Budget to solve the width for."),
-    Option("to", float | None, None, "So much of the budget."),
-    Option("match_by", str, "d_model", "Number of the model to solve for."),
-    Option("compile", bool, False, "Compile the inner model."),
-    Option("tp", int | None, None, "Ranks that cut each layer (tp, fsdp2+tp)."),
-    Option("skip_spikes", float | None, None, "Leave out steps with a gradient so many times the usual."),
-    Option("ema", float | None, None, "Decay of averaged weights, such as 0.999."),
-    Option("tokens_per_step", int | None, None, "Accumulate until a step has so many."),
-    Option("noise_scale", bool, False, "Log the gradient noise scale; accumulate."),
-    Option("checkpoint_activations", bool, False, "Keep no activations: less memory, slower."),
+    Option("run_name", str | None, None, "Name of the run; None = a generated one."),
+    Option("resume", Literal["auto"] | None, None, "auto: continue the run of this job if there is one."),
+    Option("init_from", str | None, None, "Run to take initial weights from."),
+    Option("encoder_from", str | None, None, "Run to take initial encoder weights from."),
+    Option("freeze_encoder", bool, False, "Freeze the encoder weights."),
+    Option("word_vectors", str | None, None, "Text file of pretrained word vectors."),
+    Option("match", Budget | None, None, "Budget for which the width is solved."),
+    Option("to", float | None, None, "Target value of the budget named by --match."),
+    Option("match_by", str, "d_model", "Model option that is solved for."),
+    Option("compile", bool, False, "Compile the inner model with torch.compile."),
+    Option("tp", int | None, None, "Tensor-parallel ranks (tp, fsdp2+tp)."),
+    Option("skip_spikes", float | None, None, "Skip steps whose gradient norm exceeds this multiple of the median."),
+    Option("ema", float | None, None, "Decay of the weights' moving average, e.g. 0.999."),
+    Option("tokens_per_step", int | None, None, "Accumulate batches to this many tokens a step."),
+    Option("noise_scale", bool, False, "Log the gradient noise scale; needs accumulation."),
+    Option("checkpoint_activations", bool, False, "Recompute activations: less memory, slower."),
     Option("checkpoint_every", int, 500, "Steps between writes of last.ckpt."),
-    Option("checkpoint_minutes", float, 5.0, "Minutes after which it is written anyway."),
-    Option("timeout", float | None, None, "Seconds that ranks wait; None = 1800."),
-    Option("checkpoint_async", bool, False, "Write checkpoints while the fit goes on."),
+    Option("checkpoint_minutes", float, 5.0, "Minutes between writes of last.ckpt, at most."),
+    Option("timeout", float | None, None, "Seconds that ranks wait for each other; None = 1800."),
+    Option("checkpoint_async", bool, False, "Write checkpoints in the background."),
 )
 PREDICT = (Option("out", str, "predictions.jsonl", "File for the predictions."),)
 
@@ -53,7 +53,7 @@ def options(verb: str) -> tuple[Option, ...]:
 
 
 def wants_help(args: list[str]) -> bool:
-    """True if a command line asks for this help; `--help all` asks for jsonargparse's."""
+    """True if a command line requests the short help; `--help all` requests jsonargparse's."""
     asked = [place for place, arg in enumerate(args) if arg in ("-h", "--help") or arg.split("=")[0].endswith(".help")]
     return bool(asked) and args[asked[0] + 1 : asked[0] + 2] != ["all"]
 
@@ -73,14 +73,14 @@ LEAST = {
 }
 
 COUNTS_OR_SHARES = ("train", "val", "test", "predict")
-"""The splits of which `limit_SPLIT_batches` reads a number of batches, 1, or a share of them, 1.0."""
+"""Splits whose `limit_SPLIT_batches` is a number of batches (an int, 1) or a share of them (a float, 1.0)."""
 
 
 def numbers_before_shares() -> None:
-    """Has the command line read `limit_val_batches=1` as one batch, whatever was imported before Lightning.
+    """Makes the command line read `limit_val_batches=1` as one batch, whatever was imported before Lightning.
 
-    The two types are tried in their order, and `typing` keeps `Optional[Union[float, int]]` for the equal
-    `Optional[Union[int, float]]` of Lightning where another module has made it first.
+    The types of a union are tried in order, and `typing` caches equal unions: `Optional[Union[float, int]]` from
+    another module would replace Lightning's `Optional[Union[int, float]]`.
     """
     import lightning as L
 
@@ -89,10 +89,10 @@ def numbers_before_shares() -> None:
 
 
 def check_trainer(given: Any) -> None:
-    """Checks the trainer's options that Lightning does not.
+    """Checks trainer options that Lightning does not check.
 
     Raises:
-        ValueError: a number is below what it may be, or a precision needs a package that is not installed.
+        ValueError: a number is below its minimum, or a precision needs a package that is not installed.
     """
     for name, least in LEAST.items():
         value = given.get(name)
@@ -106,10 +106,10 @@ def check_trainer(given: Any) -> None:
 
 
 def check_precision(trainer: L.Trainer, requested: str | int | None) -> None:
-    """Checks that the trainer computes in the precision that it was asked for.
+    """Checks that the trainer uses the requested precision.
 
     Raises:
-        ValueError: it does not; 16-mixed on a CPU is bf16-mixed.
+        ValueError: it does not, as when Lightning replaces 16-mixed by bf16-mixed on a CPU.
     """
     from lightning.fabric.connector import _convert_precision_to_unified_args
 
@@ -121,10 +121,11 @@ def check_precision(trainer: L.Trainer, requested: str | int | None) -> None:
 
 
 def tell_whole_numbers(given: Any) -> None:
-    """Tells data that could take whole numbers for classes that this task predicts numbers.
+    """Sets the data option `whole_numbers` where the task predicts numbers and the user has not set it. Otherwise
+    integer targets might be read as classes.
 
     Args:
-        given: the options, of which those of the data are changed.
+        given: parsed options; those of the data module are modified.
     """
     task = resolve_name(given.model.class_path)
     data = given.get("data.init_args") or {}
@@ -133,10 +134,10 @@ def tell_whole_numbers(given: Any) -> None:
 
 
 def check_tokenizers(datamodule: L.LightningDataModule) -> None:
-    """Checks that what a data module calls its tokenizers can be stored with a run.
+    """Checks that a data module's tokenizers can be stored with a run.
 
     Raises:
-        ValueError: one is neither None nor a `seqlab_data.tokenizers.Tokenizer`.
+        ValueError: a tokenizer is neither None nor a `seqlab_data.tokenizers.Tokenizer`.
     """
     from seqlab_data.tokenizers import Tokenizer
 

@@ -1,4 +1,4 @@
-"""Lightning without what it would import for nothing, and without its advertisements and the warnings that are idle."""
+"""Suppression of Lightning's unneeded imports, advertisements and irrelevant warnings."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from typing import Any, cast
 from unittest.mock import patch
 
 IGNORED = (
-    # Lightning's own call of a torch function that newer versions of torch deprecate.
+    # Lightning itself calls a function that newer versions of torch deprecate.
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
-    # Batches are slices of a memory map: loading them in the training process is as fast.
+    # Batches are slices of a memory map, so workers would not be faster.
     r"The '\w+' does not have many workers",
-    # Points are logged by optimiser steps, which are counted over all epochs.
+    # Metrics are logged by optimiser step, counted over all epochs.
     r"The number of training batches \(\d+\) is smaller than the logging interval",
-    # A run that is resumed has checkpoints.
+    # A resumed run already has checkpoints.
     r"Checkpoint directory .* exists and is not empty",
-    # Metrics are torchmetrics, which add over the ranks when they are computed.
+    # Metrics are torchmetrics, which reduce over ranks when computed.
     r"It is recommended to use `self.log\(.*sync_dist=True\)`",
-    # seqlab's command line hands its arguments on.
+    # seqlab's command line passes its arguments to LightningCLI.
     r"LightningCLI's args parameter is intended",
-    # `check_precision` refuses it.
+    # `check_precision` refuses this combination.
     r"You passed `Trainer\(accelerator='cpu', precision='16-mixed'\)`",
-    # Tracking and writing checkpoints are a fit's; an evaluation needs neither.
+    # An evaluation needs no callbacks for tracking and checkpoints.
     r"Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
-    # Whoever is on a cluster and wants more than one process says so.
+    # Multiple processes on a cluster are requested explicitly.
     r"The `srun` command is available on your system but is not used",
-    # A state is never changed in place.
+    # A state is never modified in place.
     r"FSDP2-wrapped module \(\w+\) returned a view tensor",
 )
 LOGGERS = ("lightning.pytorch", "lightning.fabric")
 UNHEEDED = "torch.distributed.tensor._redistribute"
-"""Warns of the order in which weights that are both cut and sharded are gathered, which is FSDP2's own."""
+"""Logger that warns about the gather order of weights that are both tensor-parallel and sharded, set by FSDP2."""
 UNUSED = ("matplotlib", "scipy", "transformers")
-"""Optional for torchmetrics; together they take longer to import than PyTorch."""
+"""Optional dependencies of torchmetrics; importing them takes longer than importing PyTorch."""
 
 
 def import_torchmetrics() -> None:
-    """Imports torchmetrics as if those of `UNUSED` that are not imported yet were not installed.
+    """Imports torchmetrics as if packages in `UNUSED` that are not yet imported were not installed.
 
-    To be called before Lightning is imported. A task of one's own that plots a metric imports matplotlib and then
-    reloads `torchmetrics.utilities.plot`.
+    Call this before importing Lightning. A custom task that plots a metric must import matplotlib and then reload
+    `torchmetrics.utilities.plot`.
     """
-    import torch  # noqa: F401  # with all that is installed
+    import torch  # noqa: F401  # imported normally, with every installed package visible
     from lightning_utilities.core.imports import RequirementCache, package_available
 
     absent = [name for name in UNUSED if name not in sys.modules]
@@ -54,7 +54,7 @@ def import_torchmetrics() -> None:
     def is_met_and_used(requirement: RequirementCache) -> bool:
         return re.split(r"\W", requirement.requirement or "")[0] not in absent and is_met(requirement)
 
-    sys.modules.update(dict.fromkeys(absent, cast(Any, None)))  # a module that is None is not found
+    sys.modules.update(dict.fromkeys(absent, cast(Any, None)))  # a None entry makes the import fail
     try:
         with patch.object(RequirementCache, "__bool__", is_met_and_used):
             import torchmetrics  # noqa: F401
@@ -65,14 +65,14 @@ def import_torchmetrics() -> None:
 
 
 def quiet() -> None:
-    """Silences `IGNORED`, and what Lightning says that is not a warning ("GPU available", tips).
+    """Silences `IGNORED` warnings and Lightning's info messages ("GPU available", tips).
 
-    To be called after Lightning is imported, which sets its own levels.
+    Call this after importing Lightning, which sets log levels itself.
     """
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger(UNHEEDED).setLevel(logging.ERROR)
-    # Lightning calls jsonargparse by names that a later version drops.
+    # Lightning uses jsonargparse names that are deprecated.
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for message in IGNORED:
         warnings.filterwarnings("ignore", message=message)

@@ -1,4 +1,4 @@
-"""The help of fit and the other verbs of Lightning: short, and quick, since it imports none of what they do."""
+"""Short help for fit and the other Lightning verbs; fast, because it does not import their code."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ TRAINER = {
     "callbacks": "a class, AttentionMaps say; += adds one",
     "fast_dev_run": "a few batches of everything, and nothing is stored",
 }
-"""The options of Lightning's Trainer that are most used."""
+"""Most used options of Lightning's Trainer."""
 
 EVALUATES = ("accelerator", "devices", "precision", "callbacks")
-"""Trainer options that matter to the other verbs."""
+"""Trainer options relevant to the other verbs."""
 
 TYPES = {"data": "L.LightningDataModule", "model": "L.LightningModule"}
 
 
 def show_help(verb: str, description: str, args: list[str]) -> None:
-    """Prints the help, or, of `--model.model.mixer.help [CLASS]`, the classes that may stand there or one's options."""
+    """Prints the help; for `--model.model.mixer.help [CLASS]`, the accepted classes or the options of one class."""
     config = _chosen(args)
     for place, arg in enumerate(args):
         key, _, name = arg.removeprefix("--").partition("=")
@@ -91,7 +91,7 @@ def _accepted(key: str, config: dict[str, Any]) -> list[str]:
 
 
 def _all(config: dict[str, Any]) -> Iterator[tuple[str, Argument]]:
-    """Every option of every chosen class, by its dotted name."""
+    """Yields every option of every chosen class, with its dotted name."""
     todo = [(key, *_class_of(config.get(key))) for key in TYPES]
     for key, name, given in todo:
         for argument in arguments(name) if is_known(name) else ():
@@ -119,7 +119,7 @@ def _add_class(parser: argparse.ArgumentParser, key: str, value: Any, *, deep: b
 
 
 def _class_of(value: Any) -> tuple[str, dict[str, Any]]:
-    """The name of the class that a value chooses and the options beside it; of a list the first."""
+    """Class name and options of a config value; of the first entry if the value is a list."""
     if isinstance(value, list):
         value = value[0] if value else None
     if isinstance(value, dict):
@@ -128,7 +128,7 @@ def _class_of(value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _chosen(args: list[str]) -> dict[str, Any]:
-    """Config given by the configs on the command line and the options after them."""
+    """Config from the `--config` files and the options on the command line."""
     config: dict[str, Any] = {}
     for place, arg in enumerate(args):
         key, equals, value = arg.removeprefix("--").partition("=")
@@ -166,7 +166,7 @@ def _parser(prog: str, description: str, usage: str) -> argparse.ArgumentParser:
 
 
 def _written(value: Any) -> str:
-    """A value as it is typed, short."""
+    """A value as typed on the command line, abbreviated."""
     if isinstance(value, dict):
         value = _class_of(value)[0]
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""seqlab's classes and their options, read from their source: importing a task takes seconds."""
+"""seqlab's classes and their options, parsed from source, because importing a task takes seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqlab.config.configs import BLOCK_MODULES
 
 
 class Argument(NamedTuple):
-    """An option of a class: its type and its default as they are written, and what its class says of it."""
+    """An option of a class: its type and default in source form, and its help from the class docstring."""
 
     name: str
     hint: str
@@ -23,14 +23,14 @@ class Argument(NamedTuple):
 
 
 def summary(name: str) -> str:
-    """The first sentence of a class's docstring."""
+    """First sentence of a class docstring."""
     text = " ".join((ast.get_docstring(_class(name)) or "").partition("\n\n")[0].split())
     return re.split(r"\. (?=[A-Z`\"])", text)[0].rstrip(".,:;")
 
 
 def arguments(name: str) -> list[Argument]:
-    """The options of a class: what its constructor takes beside what it is called with, and what it hands to the class
-    above."""
+    """Options of a class: optional and keyword-only constructor arguments, and those that `**kwargs` passes on to the
+    base class."""
     node = _class(name)
     above = [base for base in _bases(node) if base in _classes()]
     init = next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
@@ -62,7 +62,7 @@ def is_known(name: str) -> bool:
 
 
 def choices(hint: str) -> list[str]:
-    """The classes that an option of this type may be, sorted: those of the classes and the factories that it names."""
+    """Classes that an option of this type accepts, sorted: subclasses of every class or factory type in the hint."""
     wanted = set(re.findall(r"[\w.]+", re.sub(r"\[\[.*?\]", "[", hint)))
     if "nn.Module" in wanted:
         return [name for name in _public() if "models" in _classes()[name][0].parts]
@@ -71,7 +71,7 @@ def choices(hint: str) -> list[str]:
 
 @cache
 def _classes() -> dict[str, tuple[Path, ast.ClassDef]]:
-    """Every class of the packages whose blocks have short names, by its name; of two of one name the block."""
+    """Every class of the packages with short block names, by name; blocks take precedence where names clash."""
     found: dict[str, tuple[Path, ast.ClassDef]] = {}
     blocks = {_place(module) for module in BLOCK_MODULES}
     packages = sorted({module.partition(".")[0] for module in BLOCK_MODULES})
@@ -85,7 +85,7 @@ def _classes() -> dict[str, tuple[Path, ast.ClassDef]]:
 
 @cache
 def _public() -> list[str]:
-    """The classes that a config may name and that can be made."""
+    """Concrete classes that a config may name."""
     names = set()
     for path in map(_place, BLOCK_MODULES):
         if path.is_dir():
@@ -97,7 +97,7 @@ def _public() -> list[str]:
 
 
 def _place(module: str) -> Path:
-    """A module's folder, or its file without .py."""
+    """Folder of a package, or path of a module without .py."""
     package, *rest = module.split(".")
     return _folder(package).joinpath(*rest)
 
@@ -118,7 +118,7 @@ def _bases(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _ancestry(name: str) -> set[str]:
-    """A class and all above it, by their names."""
+    """Names of a class and of all its known ancestors."""
     above = _bases(_class(name)) if is_known(name) else ()
     return {name}.union(*map(_ancestry, above))
 
@@ -130,7 +130,7 @@ def _is_abstract(node: ast.ClassDef) -> bool:
 
 
 def _helps(node: ast.ClassDef) -> dict[str, str]:
-    """Help of each argument, from the docstring."""
+    """Help text of each argument, from the class docstring."""
     section = re.search(r"^Args:\n(.*?)(?:^\S|\Z)", ast.get_docstring(node) or "", re.DOTALL | re.MULTILINE)
     found: dict[str, str] = {}
     for entry in re.split(r"^    (?=\S)", section[1] if section else "", flags=re.MULTILINE):

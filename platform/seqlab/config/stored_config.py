@@ -1,4 +1,4 @@
-"""The config that a run stores: a fit begins only if it will be read again as it was given."""
+"""Checks of the config that a run stores; a fit starts only if the stored config reads back unchanged."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from seqlab.config.trust import check_trust, to_trust
 
 MOST_SHOWN = 300
 WATCHERS = ("logger", "profiler")
-"""Options of the trainer that are not stored, but for true and false: they say who looks on at a fit, and where that
-is written down, and belong to the command like the name of the run."""
+"""Trainer options that are stored only if they are true or false. They select loggers and profilers, which belong to
+the command, like the run name."""
 
 
 def without_watchers(config: dict[str, Any]) -> dict[str, Any]:
-    """A resolved config as a run stores it."""
+    """A resolved config in the form that a run stores."""
     trainer = config.get("trainer") or {}
     kept = {name: trainer[name] if isinstance(trainer[name], bool) else None for name in WATCHERS if name in trainer}
     return {**config, "trainer": trainer | kept} if kept else config
 
 
 def check_opens(stored: dict[str, Any]) -> None:
-    """Refuses a config that every verb would refuse to load afterwards.
+    """Checks that other verbs will be able to load a config.
 
     Raises:
-        ValueError: the message names the key, and what is wrong with it.
+        ValueError: they will not; the message names the key and the problem.
     """
     try:
         check_trust(stored, to_trust(stored))
@@ -37,14 +37,15 @@ def check_opens(stored: dict[str, Any]) -> None:
 
 
 def check_reads_back(parser: ArgumentParser, stored: dict[str, Any], given: Namespace) -> None:
-    """Refuses a config that a run could not be loaded, exported or resumed from.
+    """Checks that a run can be loaded, exported and resumed from its stored config.
 
     Args:
-        parser: what reads the stored config.
-        stored: the given config as plain values.
+        parser: parser that reads the stored config.
+        stored: config as plain values, as it will be stored.
+        given: config as parsed.
 
     Raises:
-        ValueError: a value of it would be read as another; the message names its key.
+        ValueError: a value would read back differently; the message names its key.
     """
     whole = without_watchers(given.clone(with_meta=False).as_dict())
     try:
@@ -59,8 +60,8 @@ def check_reads_back(parser: ArgumentParser, stored: dict[str, Any], given: Name
 
 
 def _difference(given: Any, read: Any, key: str = "") -> str | None:
-    """The first key whose values differ, and these. An option that is not stored is None, options are none; a class
-    that is a default is stored by its path."""
+    """First key whose values differ, with both values. Missing options equal None, missing init_args equal an empty
+    dict, and a default class equals its class path."""
     if isinstance(given, type) and isinstance(read, dict):
         given = read if read.get("class_path", "").endswith(f".{given.__name__}") else given
     if isinstance(given, dict) and isinstance(read, dict):

@@ -1,6 +1,6 @@
-"""Options of a model that writes: one table, for the command line, MLflow's params and Triton's inputs alike.
+"""Options of text generation, in one table for the command line, MLflow's params and Triton's inputs.
 
-It imports no NumPy: the command line's `--help` reads it.
+This module does not import NumPy, because the command line's `--help` reads it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """An option that a caller may give or leave out.
+    """An optional setting of a request.
 
     Attributes:
         type: int, float or str.
-        default: None = it is not asked for.
-        metavar: what stands for its value in the help.
+        default: default value; None = disabled.
+        metavar: placeholder of the value in the help.
     """
 
     name: str
@@ -26,31 +26,31 @@ class Option(NamedTuple):
 
 
 REPETITION = (
-    Option("repetition_penalty", float, 1.0, "X", "above 1 avoids repetition"),
-    Option("no_repeat_ngram", int, None, "N", "write no sequence of N tokens twice"),
+    Option("repetition_penalty", float, 1.0, "X", "above 1 penalises repetition"),
+    Option("no_repeat_ngram", int, None, "N", "never repeat a sequence of N tokens"),
 )
 GENERATE = (
-    Option("max_new_tokens", int, 200, "N", "most tokens to write"),
-    Option("temperature", float, 1.0, "X", "0 is greedy"),
-    Option("top_k", int, None, "K", "choose among the K likeliest"),
-    Option("top_p", float, 1.0, "P", "choose among the likeliest that make up P"),
-    Option("min_p", float, 0.0, "P", "choose among those P times the likeliest"),
-    Option("seed", int, 0, "N", "of the random numbers"),
+    Option("max_new_tokens", int, 200, "N", "maximum number of tokens to generate"),
+    Option("temperature", float, 1.0, "X", "sampling temperature; 0 is greedy"),
+    Option("top_k", int, None, "K", "sample from the K likeliest tokens"),
+    Option("top_p", float, 1.0, "P", "sample from the likeliest tokens of total probability P"),
+    Option("min_p", float, 0.0, "P", "sample from tokens at least P times as likely as the likeliest"),
+    Option("seed", int, 0, "N", "random seed"),
     *REPETITION,
 )
 TRANSLATE = (
-    Option("beams", int, 1, "K", "1 is greedy"),
-    Option("length_penalty", float, 1.0, "X", "0 prefers short"),
-    Option("prefix", str, "", "TEXT", "each target begins with it"),
+    Option("beams", int, 1, "K", "number of beams; 1 is greedy"),
+    Option("length_penalty", float, 1.0, "X", "exponent of the length; 0 favours short outputs"),
+    Option("prefix", str, "", "TEXT", "text that every output begins with"),
     *REPETITION,
 )
 
 
 def values(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each option: what is given and not None, else its default.
+    """Value of each option: the given value if it is not None, else the default.
 
     Raises:
-        ValueError: there is no such option.
+        ValueError: an option is unknown.
     """
     known = {option.name: option.default for option in options}
     said = {name: value for name, value in given.items() if value is not None}

@@ -1,9 +1,9 @@
-"""Imports that are allowed to a stored config. A checkpoint is data, from anywhere: it must never run what it names.
+"""Imports that a stored config may cause. Checkpoints are untrusted data and must never run arbitrary code.
 
-Allowed are the classes that seqlab, seqlab_data, `torch.nn`, `torch.optim` and Lightning's callbacks define, a few
-functions, and the modules that the user vouches for by `--trust`. An object counts by where it is defined, never by
-a path that reaches it. This holds twice: a config is checked as it is, and jsonargparse resolves nothing else while
-it reads one.
+Allowed are classes defined by seqlab, seqlab_data, `torch.nn`, `torch.optim` and Lightning's callbacks, plugins,
+strategies and accelerators, a few functions, and modules that the user names by `--trust`. The module that defines an
+object decides, not the path by which it is reached. This is enforced twice: the config itself is checked, and
+jsonargparse resolves nothing else while it reads one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
-from jsonargparse._common import parsing_settings  # there is no public way to take a setting back
+from jsonargparse._common import parsing_settings  # no public API restores a setting
 
 from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks, is_class_path, load_short_yaml
 from seqlab.config.errors import sentence
@@ -37,7 +37,7 @@ LIGHTNING = (
 )
 DEFINED_IN = (*BLOCK_MODULES, "torch.nn.modules", "torch.optim", *LIGHTNING)
 NOT_ALLOWED = ("lightning.pytorch.strategies.deepspeed", "lightning.pytorch.strategies.model_parallel")
-"""Strategies whose options name files, and whose checkpoints are not seqlab's."""
+"""Strategies whose options name files, and whose checkpoints are not in seqlab's format."""
 NAMED_IN = ("seqlab", "seqlab_data", "torch.nn", "torch.optim", "lightning")
 ACTIVATIONS = ("elu", "gelu", "leaky_relu", "mish", "relu", "selu", "sigmoid", "silu", "softplus", "tanh")
 PARTS = ("trainer", "model", "data")
@@ -47,11 +47,11 @@ DEEPEST = 100
 
 
 def check_trust(config: Any, trust: Sequence[str]) -> None:
-    """Refuses a stored config that would import what nobody vouched for, or is not as `fit` stores one. Nothing that
-    it names is imported before it is found to be allowed.
+    """Refuses a stored config that would import untrusted code, or that `fit` would not have stored. Nothing is
+    imported before it has been found to be allowed.
 
     Raises:
-        ValueError: the message names the key and what would be imported; or `trust` names no module.
+        ValueError: the config is refused, and the message names the key; or an entry of `trust` is not a module name.
     """
     for module in trust:
         if not all(part.isidentifier() for part in module.split(".")):
@@ -76,8 +76,8 @@ def check_trust(config: Any, trust: Sequence[str]) -> None:
 
 
 def to_trust(config: Any) -> list[str]:
-    """The modules that `--trust` must name before a config like this is loaded again: the user's own, by what its fit
-    has imported of them."""
+    """Modules that `--trust` must name when this config is loaded again: the user's own modules that its fit has
+    imported."""
     texts = [(key, value) for key, value in _values(config) if isinstance(value, str) and "." in value]
     named = [(key.rpartition(".")[2] == "class_path" and is_class_path(value), key, value) for key, value in texts]
     paths = [value for is_class, key, value in named if is_class or _is_function(key, value)]
@@ -86,14 +86,14 @@ def to_trust(config: Any) -> list[str]:
 
 
 def _is_function(key: str, text: str) -> bool:
-    """True if a text, where a callback's function may stand, names one that is imported."""
+    """True if a string under trainer, model or data names an imported callable."""
     module, _, name = text.rpartition(".")
     return key.split(".")[0] in PARTS and callable(getattr(sys.modules.get(module), name, None))
 
 
 @contextmanager
 def only_trusted(trust: Sequence[str]) -> Iterator[None]:
-    """Has jsonargparse import only what is allowed, whatever a config says."""
+    """Restricts jsonargparse to allowed imports, whatever a config contains."""
     settings = dict(parsing_settings)
     set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*allowed(), *trust])
     try:
@@ -104,7 +104,7 @@ def only_trusted(trust: Sequence[str]) -> Iterator[None]:
 
 @functools.cache
 def allowed() -> Mapping[str, Any]:
-    """The allowed objects, by every path by which one of the packages names them."""
+    """Allowed objects, by every path under which one of the packages exposes them."""
     import seqlab_data
 
     import_blocks()
@@ -130,7 +130,7 @@ def _is_trusted(path: str, trust: Sequence[str]) -> bool:
 
 
 def _values(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Each value of a config with its key, at any depth that a config has."""
+    """Yields each value of a config with its dotted key, down to `DEEPEST` levels."""
     if depth > DEEPEST:
         raise ValueError(f"the stored config is nested deeper than {DEEPEST} levels")
     yield key, value
@@ -140,7 +140,7 @@ def _values(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, An
 
 
 def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
-    """Refuses what is no plain value, and a text that names or holds a class that is not allowed."""
+    """Refuses values that are not plain, and strings that name or contain a class that is not allowed."""
     option = key.rpartition(".")[2]
     named = option == "class_path" and is_class_path(value)
     if not (value is None or isinstance(value, bool | int | float | str | list | dict)):
@@ -149,7 +149,7 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
         raise ValueError(f"the stored config has a name in {key} that no option has")
     if not isinstance(value, str):
         return
-    # Lightning's parts write and remove files there; `seqlab.callbacks.beside` has relative ones in the run's folder.
+    # Lightning writes and removes files there. `seqlab.callbacks.beside` places relative paths in the run's folder.
     if key.startswith("trainer.") and option in FILES and not _is_inside(value):
         raise ValueError(
             f"the stored config has {value!r} as {key}; a run writes in its own folder only: give a path relative to it"
@@ -171,7 +171,7 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
 
 
 def _holds_a_class(text: str) -> bool:
-    """True if a text is the YAML of a class, or of texts that are: reading it would make the class."""
+    """True if a string is YAML of a class, possibly in nested strings, so that reading it would create the class."""
     try:
         values = [*_values(load_short_yaml(text))]
     except yaml.YAMLError:
@@ -203,7 +203,7 @@ def _reader() -> ArgumentParser:
 
 
 def _texts_that_became_more(stored: Any, read: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """The texts that were read as a class, a function, a list or options."""
+    """Yields strings that were read as a class, a function, a list or options, with their keys."""
     plain = (str, bool, int, float, Enum, PathLike, torch.device, timedelta, type(None))
     if isinstance(stored, str) and not isinstance(read, plain):
         yield key, stored

@@ -1,4 +1,4 @@
-"""Decoding: one loop for every model. NumPy only; `torch_model` is the adapter for PyTorch."""
+"""Decoding: one loop for every model. NumPy only; `torch_model` adapts PyTorch models."""
 
 from seqlab.decoding.beam import BeamDecoder, Hypothesis, beam_search
 from seqlab.decoding.generate import Decoder, generate, padded_right

@@ -1,4 +1,4 @@
-"""Beam search: the best texts of a model, not one greedy one.
+"""Beam search: the highest-scoring continuations of a prompt.
 
 B prompts, K beams, V vocabulary.
 """
@@ -17,19 +17,19 @@ from seqlab.decoding.repetition import FREE, Repetition
 
 
 class BeamDecoder(Decoder, Protocol):
-    """Interface that the search needs of a model."""
+    """Interface that beam search requires of a model."""
 
     def select(self, state: Any, rows: NDArray[np.int64]) -> Any:
-        """The state of these rows, in this order; a row may occur repeatedly."""
+        """State of the given rows, in the given order; rows may repeat."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A text that was found.
+    """A finished continuation.
 
     Attributes:
-        tokens: the new tokens, with the stop token if it ends with one.
-        score: the sum of their log-probabilities, over (number of tokens)^length_penalty.
+        tokens: new tokens, including the stop token if there is one.
+        score: sum of their log-probabilities, divided by (number of tokens)^length_penalty.
     """
 
     tokens: list[int]
@@ -46,31 +46,31 @@ def beam_search(
     length_penalty: float = 1.0,
     repetition: Repetition = FREE,
 ) -> list[list[Hypothesis]]:
-    """Continues each prompt in the K best ways that are found (Graves 2012, section 3.2; the length normalisation of
-    Wu et al. 2016 without its constant). With one beam it is greedy decoding.
+    """Returns the K best continuations of each prompt (Graves 2012, section 3.2; length normalisation of Wu et al. 2016
+    without its constant). With one beam it is greedy decoding.
 
-    At each step the K best continuations of a prompt's K beams are kept; one that ends with a stop token, and is among
-    the K best, is finished. A prompt is done at max_new_tokens, or when K are finished and no beam that goes on has a
-    better score so far than the best of them: to stop at K alone would return short texts that came in from behind, and
-    leave the best beam unfinished. All scores are float64; of equal ones the earlier beam's and the lower token's is
-    better.
+    Each step keeps the K best continuations of a prompt's K beams. A continuation that ends with a stop token and ranks
+    among the K best is finished. A prompt is done at max_new_tokens, or when K hypotheses are finished and no active
+    beam has a better score than the best of them. Stopping at K finished hypotheses alone would return short texts of
+    low rank and leave the best beam unfinished. All scores are float64. Ties go to the earlier beam, then to the lower
+    token id.
 
-    A greedy text has a better score than the best found only where its beginning fell behind K others, or, with a
-    length_penalty above 0, where what followed would have raised its average. A better score is not always a better
-    text.
+    A greedy text can score better than the best hypothesis only where its prefix dropped out of the K best, or, with a
+    length_penalty above 0, where later tokens would have raised its average. A better score does not always mean a
+    better text.
 
     Args:
-        beams: K, at least 1.
-        max_new_tokens: most tokens to add to a prompt.
-        stop_ids: tokens that end a text, which keeps them.
-        length_penalty: 0 prefers short texts, 1 compares log-probabilities a token.
-        repetition: what becomes of tokens that a beam already has, before the softmax.
+        beams: beam width K, at least 1.
+        max_new_tokens: maximum number of tokens added to a prompt.
+        stop_ids: tokens that end a text; they are kept in it.
+        length_penalty: exponent of the length normalisation; 0 favours short texts, 1 compares mean log-probabilities.
+        repetition: penalties on tokens that a beam already contains, applied before the softmax.
 
     Returns:
-        At most K hypotheses a prompt, the best first.
+        At most K hypotheses per prompt, best first.
 
     Raises:
-        ValueError: as `generate` does, or a number of beams under 1.
+        ValueError: beams is below 1, or an argument is invalid as in `generate`.
     """
     if beams < 1:
         raise ValueError(f"beams must be at least 1, got {beams}")
@@ -95,7 +95,7 @@ def beam_search(
 
 
 class _Search:
-    """The beams of one prompt."""
+    """Beams of one prompt."""
 
     def __init__(self, prompt: Sequence[int], beams: int, length_penalty: float, repetition: Repetition) -> None:
         self.prompt = prompt
@@ -104,7 +104,7 @@ class _Search:
         self.repetition = repetition
         self.finished: list[Hypothesis] = []
         self.tokens: list[list[int]] = [[] for _ in range(beams)]
-        # At first all beams are one.
+        # Initially all beams are identical, so only the first may score.
         self.scores = np.where(np.arange(beams) == 0, 0.0, -np.inf)
 
     @property
@@ -120,7 +120,7 @@ class _Search:
         """Extends the beams by one token, from logits (K, V).
 
         Returns:
-            For each new beam the old one that it continues, and its token, (K,) each.
+            Index of the beam that each new beam extends, and its token, (K,) each.
         """
         vocab_size = logits.shape[1]
         texts = ([*self.prompt, *tokens] for tokens in self.tokens)
@@ -136,7 +136,7 @@ class _Search:
             elif rank < self.beams:
                 tokens = [*self.tokens[beam], token]
                 self.finished.append(Hypothesis(tokens, float(totals[place]) / len(tokens) ** self.length_penalty))
-        # A model of few tokens may have fewer ways to go on than beams: the rest can win nothing.
+        # A small vocabulary may allow fewer continuations than beams; the others get a score of -inf.
         fill = self.beams - len(going)
         chosen = np.array([*going, *[(0, 0)] * fill], dtype=np.int64)
         self.scores = np.array([totals[b * vocab_size + t] for b, t in going] + [-np.inf] * fill)

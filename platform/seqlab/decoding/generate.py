@@ -1,4 +1,4 @@
-"""The decoding loop: prefill, then one step a token, for every model and every runtime.
+"""The decoding loop: a prefill, then one decode step per token, for every model and every runtime.
 
 B batch, T length, V vocabulary.
 """
@@ -16,24 +16,24 @@ from seqlab.decoding.sampling import GREEDY, Sampling, choose
 
 
 class Decoder(Protocol):
-    """Interface that the loop needs of a model. The state is the decoder's own and opaque to the loop."""
+    """Interface that the decoding loop requires of a model. The state is opaque to the loop."""
 
     @property
     def vocab_size(self) -> int: ...
 
     @property
     def max_seq_len(self) -> int | None:
-        """The longest sequence it can read, in tokens; None = no limit."""
+        """Maximum sequence length in tokens; None = no limit."""
 
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], Any]:
-        """Reads tokens (B, T), left-padded where pad_mask (B, T) is False.
+        """Runs the prefill on tokens (B, T), left-padded where pad_mask (B, T) is False.
 
         Returns:
-            Logits (B, V) after the last token, and the state.
+            Logits (B, V) at the last token, and the state.
         """
 
     def step(self, tokens: NDArray[np.int64], state: Any) -> tuple[NDArray[np.floating], Any]:
-        """Reads one token a row, tokens (B,): logits (B, V) and the next state."""
+        """Runs a decode step on one token per row, tokens (B,); returns logits (B, V) and the next state."""
 
 
 def generate(
@@ -49,23 +49,24 @@ def generate(
     """Continues each prompt. Prompts of different lengths are decoded together, padded on the left.
 
     Args:
-        prompts: token ids, one list a row.
-        max_new_tokens: most tokens to add to a prompt.
-        sampling: how a token is chosen; the default is greedy. Row r draws the numbers of row r.
-        repetition: what becomes of tokens that a row already has.
-        stop_ids: a row ends with any of these tokens, which it keeps.
+        prompts: token ids, one list per row.
+        max_new_tokens: maximum number of tokens added to a prompt.
+        sampling: sampling options; greedy by default. Random numbers depend on the row index.
+        repetition: penalties on tokens that a row already contains.
+        stop_ids: tokens that end a row; they are kept in it.
         on_token: called with (row, token) as each token is chosen.
 
     Returns:
         The new tokens of each row, without the prompt.
 
     Raises:
-        ValueError: no prompt or an empty one, an id outside the vocabulary, or a length past `max_seq_len`.
+        ValueError: prompts or one of them is empty, an id is outside the vocabulary, max_new_tokens is below 1, or the
+            total length exceeds `max_seq_len`.
     """
     lengths = check_lengths(model, prompts, max_new_tokens)
     chosen: list[list[int]] = [[] for _ in prompts]
     running = list(range(len(prompts)))
-    # A row that has ended is fed token 0 until the others end; nothing reads what it gives.
+    # A finished row is fed token 0 until the others finish; its logits are ignored.
     last = np.zeros(len(prompts), dtype=np.int64)
     logits, state = model.prefill(*padded_left(prompts, lengths))
     for step in range(max_new_tokens):
@@ -87,7 +88,7 @@ def generate(
 def padded_left(
     prompts: Sequence[Sequence[int]], lengths: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Prompts of these lengths as one array (B, T), and which of it is real."""
+    """Prompts of the given lengths as one left-padded array (B, T), and its mask (B, T), True = a real token."""
     width = max(lengths)
     tokens = np.zeros((len(prompts), width), dtype=np.int64)
     for row, prompt in enumerate(prompts):
@@ -96,7 +97,7 @@ def padded_left(
 
 
 def padded_right(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows as one array (B, T), with the padding after each, and which of it is real; there may be no rows."""
+    """Rows as one right-padded array (B, T), and its mask (B, T), True = a real token. B may be 0."""
     lengths = np.array([*map(len, rows)], dtype=np.int64)
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
     tokens = np.zeros(mask.shape, dtype=np.int64)
@@ -105,7 +106,7 @@ def padded_right(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDAr
 
 
 def check_lengths(model: Decoder, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[int]:
-    """The lengths of the prompts, if the model can read and continue them; raises ValueError if it cannot."""
+    """Lengths of the prompts in tokens; raises ValueError if the model cannot read and continue them."""
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     if not prompts:
@@ -117,7 +118,7 @@ def check_lengths(model: Decoder, prompts: Sequence[Sequence[int]], max_new_toke
         if outside:
             raise ValueError(f"prompt {row} has token {outside[0]}, outside the vocabulary 0..{model.vocab_size - 1}")
     lengths = [len(prompt) for prompt in prompts]
-    # The last new token is never read.
+    # The model never reads the last new token.
     needed = max(lengths) + max_new_tokens - 1
     if model.max_seq_len is not None and needed > model.max_seq_len:
         raise ValueError(

@@ -1,6 +1,6 @@
 """Philox4x32-10, the counter-based generator of all sampling.
 
-Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3". The same (seed, step, row) gives the same
+Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3". The same (seed, step, row) yields the same
 number on every machine and in every language.
 """
 
@@ -14,7 +14,7 @@ Words = tuple[int, int, int, int]
 
 
 def philox4x32(counter: Words, key: tuple[int, int]) -> Words:
-    """Ten rounds: four 32-bit counter words and two 32-bit key words give four random 32-bit words."""
+    """Ten rounds, which map four 32-bit counter words and two 32-bit key words to four random 32-bit words."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
@@ -25,9 +25,9 @@ def philox4x32(counter: Words, key: tuple[int, int]) -> Words:
 
 
 def uniform(seed: int, step: int, row: int) -> float:
-    """A number of [0, 1) with 53 random bits, for the token that `step` and `row` name.
+    """A number in [0, 1) with 53 random bits, for the token at `step` of `row`.
 
-    Key = the 64-bit seed, low word first; counter = (step, row, 0, 0). Of the output's first two words:
+    Key = the 64-bit seed, low word first; counter = (step, row, 0, 0). From the first two output words w0, w1:
     ((w0 >> 5) * 2^26 + (w1 >> 6)) / 2^53.
     """
     w0, w1, _, _ = philox4x32((step, row, 0, 0), (seed & _MASK, seed >> 32))

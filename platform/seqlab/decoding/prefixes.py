@@ -1,4 +1,4 @@
-"""Cost of the words of a translation after prefixes of three kinds: the true ones, corrupted ones, the model's own.
+"""Cost of target tokens given three kinds of prefix: the true one, a corrupted one, and the model's own output.
 
 B sentences of T tokens.
 """
@@ -16,17 +16,17 @@ from seqlab.batch import PairBatch
 
 
 def forced_nats(model: Any, batch: PairBatch, tokens: Tensor | None = None) -> Tensor:
-    """Nats of the batch's targets, (B, T), where the decoder reads `tokens` (B, T): the batch's own, or corrupted ones.
+    """Nats of the batch's targets, (B, T), with `tokens` (B, T) as decoder inputs; None = the batch's own.
 
     Args:
-        model: has `begin(source, source_mask)` and `step(tokens, state)`, as all encoder-decoders here.
+        model: an encoder-decoder with `begin(source, source_mask)` and `step(tokens, state)`.
     """
     read = batch.tokens if tokens is None else tokens
     return _walk(model, batch, lambda place, _: read[:, place])[0]
 
 
 def free_nats(model: Any, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """Nats of the batch's targets, (B, T), where the decoder reads its own greedy output; and that output, (B, T)."""
+    """Nats of the batch's targets with the decoder's own greedy output as input, and that output, (B, T) both."""
     return _walk(model, batch, lambda place, best: best if place else batch.tokens[:, 0])
 
 

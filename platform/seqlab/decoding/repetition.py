@@ -1,4 +1,4 @@
-"""Rules against repetition, applied to logits before a token is chosen.
+"""Repetition penalties, applied to logits before a token is chosen.
 
 V vocabulary.
 """
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """Treatment of tokens that a text, its prompt included, already has.
+    """Penalties on tokens that a text, its prompt included, already contains.
 
     Attributes:
-        penalty: their positive logits are divided by it, the others multiplied (Keskar et al. 2019, "CTRL", section
-            4.1); 1 = none.
-        ngram: no sequence of so many tokens is written twice (Paulus et al. 2017, section 2.5, with n = 3); None = any
-            may be. Where every token would be one too many, all may be chosen.
+        penalty: positive logits of these tokens are divided by it, the others multiplied (Keskar et al. 2019, "CTRL",
+            section 4.1); 1 = no penalty.
+        ngram: n-gram size that may not occur twice (Paulus et al. 2017, section 2.5, with n = 3); None = no limit.
+            Where every token would repeat an n-gram, all are allowed.
 
     Raises:
-        ValueError: an option outside its range.
+        ValueError: an option is out of range.
     """
 
     penalty: float = 1.0
@@ -36,7 +36,7 @@ class Repetition:
             raise ValueError(f"the n of blocked n-grams must be at least 1, got {self.ngram}")
 
     def apply(self, logits: NDArray[np.floating], text: Sequence[int]) -> NDArray[np.floating]:
-        """Logits (V,) after the tokens of `text`: as they are where nothing is asked for, else new and in float64."""
+        """Penalised logits (V,) after the tokens of `text`, as a new float64 array; unchanged without penalties."""
         if self.penalty == 1 and self.ngram is None:
             return logits
         scores = logits.astype(np.float64)
@@ -49,7 +49,7 @@ class Repetition:
         return scores
 
     def _would_repeat(self, text: Sequence[int]) -> list[int]:
-        """Tokens that have followed an earlier occurrence of the last n - 1."""
+        """Tokens that followed an earlier occurrence of the last n - 1 tokens."""
         assert self.ngram is not None
         before = self.ngram - 1
         tail = list(text[len(text) - before :])

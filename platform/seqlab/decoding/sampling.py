@@ -1,4 +1,4 @@
-"""Choice of a token from logits: one rule, exact enough that every port chooses the same token.
+"""Choice of a token from logits, specified exactly enough that every port chooses the same token.
 
 V vocabulary, B batch.
 """
@@ -16,17 +16,17 @@ from seqlab.decoding.philox import uniform
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """The options of `choose`.
+    """Options of `choose`.
 
     Attributes:
         temperature: divides the logits; 0 = greedy.
-        top_k: only the k best tokens can be chosen; None = all.
-        top_p: only the best tokens that together have this probability can be chosen; 1 = all.
-        min_p: only tokens at least this times as likely as the best can be chosen; 0 = all (Nguyen et al. 2024).
+        top_k: keep only the k likeliest tokens; None = all.
+        top_p: keep the smallest set of likeliest tokens whose total probability reaches this value; 1 = all.
+        min_p: keep tokens at least this fraction as likely as the likeliest; 0 = all (Nguyen et al. 2024).
         seed: 64-bit key of the random numbers.
 
     Raises:
-        ValueError: an option outside its range.
+        ValueError: an option is out of range.
     """
 
     temperature: float = 1.0
@@ -52,14 +52,14 @@ GREEDY = Sampling(temperature=0.0)
 
 
 def choose(logits: NDArray[np.floating], sampling: Sampling, *, step: int, row: int) -> int:
-    """The token that logits (V,) give at generated position `step` (from 0) of batch row `row`.
+    """Chooses a token from logits (V,) at generated position `step` (from 0) of batch row `row`.
 
-    Temperature 0: the largest logit; of equal ones, the lowest id. Otherwise, all in float64:
+    Temperature 0: the largest logit, ties to the lowest id. Otherwise, all in float64:
 
     1. Sort the tokens by descending logit, equal logits by ascending id. Keep the first top_k.
-    2. w[i] = exp((logit[i] - logit[0]) / temperature), in that order. Keep those that are at least min_p.
-    3. c[i] = w[0] + ... + w[i], added one after the other. Let c be the last.
-    4. Keep up to and including the first i with c[i] >= top_p * c. Let c now be that one's.
+    2. w[i] = exp((logit[i] - logit[0]) / temperature), in that order. Keep the tokens with w[i] >= min_p.
+    3. c[i] = w[0] + ... + w[i], summed sequentially. Let c be the last c[i].
+    4. Keep up to and including the first i with c[i] >= top_p * c. Let c now be that c[i].
     5. Choose the first i with c[i] > u * c, where u = `philox.uniform(seed, step, row)`.
 
     Raises:

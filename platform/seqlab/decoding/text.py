@@ -1,4 +1,4 @@
-"""Texts to the ids that a model reads, and the ids that it writes to texts."""
+"""Conversion between texts and the token ids that a model reads and generates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 Rows = list[list[int]]
-"""Ids of different lengths, one list a text."""
+"""Token ids, one list per text; lengths may differ."""
 
 
 class TextStream(Protocol):
@@ -16,7 +16,7 @@ class TextStream(Protocol):
 
 
 class TextTokenizer(Protocol):
-    """Interface of a tokenizer; those of `seqlab_data.tokenizers` fit."""
+    """Tokenizer interface; the tokenizers of `seqlab_data.tokenizers` implement it."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -31,7 +31,7 @@ class TextTokenizer(Protocol):
 
     @property
     def eos_ids(self) -> tuple[int, ...]:
-        """All tokens that end a text."""
+        """Ids of all tokens that end a text."""
 
     def encode(self, text: str, /) -> list[int]: ...
 
@@ -41,7 +41,7 @@ class TextTokenizer(Protocol):
 
 
 class WrittenIds:
-    """Ids written as numbers, separated by spaces: the text of a model that has no tokenizer."""
+    """Tokenizer for a model that has none: a text is token ids separated by spaces."""
 
     bos_id = eos_id = -1
     eos_ids = ()
@@ -51,7 +51,7 @@ class WrittenIds:
         self._begun = False
 
     def encode(self, text: str, /) -> list[int]:
-        """Raises ValueError where there is no id, or anything but ids."""
+        """Raises ValueError if the text is empty or contains anything but ids."""
         words = text.split()
         wrong = [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 10)]
         if wrong or not words:
@@ -75,10 +75,10 @@ class WrittenIds:
 
 
 def prompt_tokens(tokenizer: TextTokenizer, prompt: str) -> list[int]:
-    """Tokens that the model reads of a prompt. An empty one starts a document.
+    """Token ids of a prompt. An empty prompt starts a document, with bos.
 
     Raises:
-        ValueError: it is empty, and the tokenizer has no token that starts a document.
+        ValueError: the prompt is empty and the tokenizer has no bos.
     """
     ids = tokenizer.encode(prompt)
     if not ids and tokenizer.bos_id < 0:
@@ -87,8 +87,8 @@ def prompt_tokens(tokenizer: TextTokenizer, prompt: str) -> list[int]:
 
 
 def default_stop_ids(reads: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
-    """The tokens that end what a model writes, where it does not say so itself: its tokenizer's eos and, for a language
-    model, bos, for packed documents end where the next one begins."""
+    """Default stop tokens: the tokenizer's eos ids and, for a language model, bos, because a packed document ends where
+    the next one begins."""
     if reads == "texts":
         return ()
     ends = (*tokenizer.eos_ids, tokenizer.bos_id) if reads == "prompts" else tokenizer.eos_ids
@@ -96,14 +96,14 @@ def default_stop_ids(reads: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
 
 
 class TextCodec:
-    """Encoding of texts for a model, and decoding of its ids.
+    """Encodes texts for a model and decodes its output ids.
 
     Args:
-        reads: "prompts", which may be empty; "sources", of another tokenizer perhaps; or "texts", to say something of.
-        tokenizer: of what it writes, or reads.
-        source_tokenizer: of the sources, where it is another.
-        labels: the names of the classes, where it reads texts.
-        stop_ids: the tokens that end what it writes; None = `default_stop_ids`.
+        reads: "prompts" to continue, which may be empty; "sources" to translate; or "texts" to classify.
+        tokenizer: tokenizer of the generated texts, and of the inputs unless source_tokenizer is given.
+        source_tokenizer: tokenizer of the sources; None = `tokenizer`.
+        labels: class names, where the model classifies texts.
+        stop_ids: stop tokens; None = `default_stop_ids`.
     """
 
     def __init__(
@@ -121,10 +121,10 @@ class TextCodec:
         self.stop_ids = default_stop_ids(reads, tokenizer) if stop_ids is None else tuple(stop_ids)
 
     def encode(self, texts: Sequence[str]) -> Rows:
-        """Tokens that the model reads of each text.
+        """Token ids of each text.
 
         Raises:
-            ValueError: one is no text, is not UTF-8, or is empty and not to be continued.
+            ValueError: a text is not a string, is not valid UTF-8, or is empty where the model does not read prompts.
         """
         for number, text in enumerate(texts):
             if not isinstance(text, str):
@@ -137,10 +137,10 @@ class TextCodec:
         return [[*self.source_tokenizer.encode(text), *end] for text in texts]
 
     def decode(self, rows: Rows) -> list[str]:
-        """The text of each row of ids: what was written, or the names of classes, separated by a space.
+        """Text of each row of ids: the generated text, or class names separated by spaces.
 
         Raises:
-            ValueError: there is no such token or class.
+            ValueError: a token or class does not exist.
         """
         if self.reads != "texts":
             return [self.tokenizer.decode(row) for row in rows]

@@ -1,6 +1,6 @@
-"""Texts in, texts out: the interface of a model, a run's or a bundle's, for every program.
+"""Text-level interface of a model, from a run or a bundle, for every program.
 
-`seqlab.open_text_model` opens a run; the package that exports bundles opens them. NumPy only.
+`seqlab.open_text_model` opens a run; the export package opens bundles. NumPy only.
 
 B texts, S source length, T tokens, C classes.
 """
@@ -23,11 +23,11 @@ from seqlab.decoding.text import Rows, TextCodec
 
 Answer = dict[str, str | float]
 Scores = dict[str, list[float]]
-"""Scores of each text, by the name of the output."""
+"""One score per text, by output name."""
 
 
 class Class(NamedTuple):
-    """The likeliest class of a text, or of one of its words."""
+    """Likeliest class of a text, or of one of its words."""
 
     label: str
     probability: float
@@ -35,15 +35,15 @@ class Class(NamedTuple):
 
 
 class TextModel(ABC):
-    """A model that reads texts, and writes or says something of each; it refuses what other kinds do.
+    """A model that reads texts, and generates or classifies. It refuses requests for another kind of model.
 
     Args:
-        name: of the run or the bundle.
+        name: name of the run or the bundle.
 
     Attributes:
-        verb: of the `seqlab` command that asks it.
-        options: what may be asked of it.
-        outputs: the type of each value of an answer, by its name: the text that the answer's ids are, and scores.
+        verb: verb of the `seqlab` command that runs it.
+        options: options of a request.
+        outputs: type of each value of an answer, by name: first the decoded text, then the scores.
     """
 
     verb: ClassVar[str]
@@ -56,70 +56,70 @@ class TextModel(ABC):
 
     @property
     def example(self) -> str:
-        """A text of a few tokens that it reads."""
+        """A sample input of a few tokens."""
         tokenizer = self.codec.source_tokenizer
         middle = tokenizer.vocab_size // 2
         return tokenizer.decode(range(middle, middle + 3))
 
     def encode(self, texts: Sequence[str]) -> Rows:
-        """Tokens that it reads of each text; see `TextCodec.encode`."""
+        """Token ids of each text; see `TextCodec.encode`."""
         return self.codec.encode(texts)
 
     def write(self, prompt: str, *, on_text: Callable[[str], None] | None = None, **options: Any) -> str:
         """Continues a prompt until the model ends the text.
 
         Args:
-            on_text: called with each piece of new text as it is complete; the pieces join to what is returned.
-            options: of `seqlab.config.text_options.GENERATE`.
+            on_text: called with each piece of new text once it is complete; joined, the pieces are the result.
+            options: options of `seqlab.config.text_options.GENERATE`.
 
         Raises:
-            ValueError: as `generate`, or it continues no prompts.
+            ValueError: invalid arguments as in `generate`, or the model does not continue prompts.
         """
         self.refuse("generate")
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[list[str]]:
-        """Targets of each text, the best first, at most as many as beams.
+        """Targets of each text, best first, at most one per beam.
 
         Args:
-            options: of `seqlab.config.text_options.TRANSLATE`; one beam is greedy.
+            options: options of `seqlab.config.text_options.TRANSLATE`; one beam = greedy.
 
         Raises:
-            ValueError: as `beam_search`, a source is longer than it reads, the prefix is as long as a target, or it
-                reads no sources.
+            ValueError: invalid arguments as in `beam_search`, a source exceeds the maximum length, the prefix leaves
+                no room for a target, or the model does not translate.
         """
         self.refuse("translate")
 
     def classify(self, text: str) -> list[Class]:
-        """The likeliest class of a text, or of each of its words in turn.
+        """Likeliest class of a text, or of each of its words in order.
 
         Raises:
-            ValueError: as `encode`, or it knows no classes.
+            ValueError: invalid text as in `encode`, or the model does not classify.
         """
         self.refuse("classify")
 
     def probabilities(self, text: str) -> NDArray[np.floating]:
-        """Probabilities of the classes of a text, (C,), or of each of its words, (T, C); raises as `classify`."""
+        """Class probabilities of a text, (C,), or of each of its words, (T, C); raises as `classify`."""
         self.refuse("classify")
 
     def refuse(self, verb: str) -> NoReturn:
-        """Raises ValueError: a model of another kind does what is asked."""
+        """Raises ValueError: the verb needs another kind of model."""
         raise ValueError(f"`seqlab {verb}` is for another kind of model, {self.name} is for `seqlab {self.verb}`")
 
     def answer(self, texts: Sequence[str], options: Mapping[str, Any] | None = None) -> list[Answer]:
-        """Answers of a server to each text, in order: `encode`, `run`, `TextCodec.decode`; raises as these."""
+        """A server's answer to each text, in order: `encode`, `run`, then `TextCodec.decode`; raises as these do."""
         rows, scores = self.run(self.encode(texts), options)
         columns = [self.codec.decode(rows), *scores.values()]
         return [dict(zip(self.outputs, given, strict=True)) for given in zip(*columns, strict=True)]
 
     def run(self, rows: Rows, options: Mapping[str, Any] | None = None) -> tuple[Rows, Scores]:
-        """Output for each row of ids, as ids of tokens or of classes, and its scores.
+        """Output for each row of ids, as token or class ids, and its scores.
 
         Args:
-            rows: as `encode` gives them.
-            options: by name; None, and one that is None, leave the default.
+            rows: token ids as returned by `encode`.
+            options: options by name; an option that is missing or None takes its default.
 
         Raises:
-            ValueError: an option is unknown or out of range, or a row is not one that the model reads.
+            ValueError: an option is unknown or out of range, or a row is not valid input for the model.
         """
         settings, vocab_size = self.settings(options or {}), self.codec.source_tokenizer.vocab_size
         for number, row in enumerate(rows):
@@ -131,20 +131,20 @@ class TextModel(ABC):
 
     @classmethod
     def settings(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options as decoding takes them, with defaults for those that are None or left out.
+        """Keyword arguments for decoding, with defaults for options that are None or missing.
 
         Raises:
-            ValueError: one is unknown, or out of its range.
+            ValueError: an option is unknown or out of range.
         """
         return values(cls.options, options)
 
     @abstractmethod
     def _run(self, rows: Rows, settings: dict[str, Any]) -> tuple[Rows, Scores]:
-        """Output for rows that were checked, with what `settings` gives."""
+        """Output for validated rows, with the result of `settings`."""
 
 
 class Generator(TextModel):
-    """Continues each prompt, independently of the others."""
+    """Continues each prompt independently."""
 
     verb = "generate"
     options = GENERATE
@@ -185,11 +185,11 @@ class Generator(TextModel):
 
 
 class Translator(TextModel):
-    """Writes the target of each source.
+    """Generates the target of each source.
 
     Args:
-        begin: the decoder that has read source (B, S) int64, source_mask (B, S) bool.
-        max_tokens: the most tokens of a target.
+        begin: encodes source (B, S) int64 with source_mask (B, S) bool and returns a decoder.
+        max_tokens: maximum target length in tokens.
     """
 
     verb = "translate"
@@ -220,7 +220,7 @@ class Translator(TextModel):
         return [best for best, *_ in self._targets(rows, **settings)], {}
 
     def _targets(self, sources: Rows, *, prefix: str, **settings: Any) -> list[Rows]:
-        """Tokens of the targets of each source, the best first."""
+        """Token ids of the targets of each source, best first."""
         if not sources:
             return []
         tokenizer = self.codec.tokenizer
@@ -238,10 +238,10 @@ class Translator(TextModel):
 
 
 class TextClassifier(TextModel):
-    """Says the class of each text, and its probability.
+    """Predicts the class of each text, with its probability.
 
     Args:
-        of_row: the probabilities (C,) of the classes of a text's ids, or (T, C) of each id's.
+        of_row: returns class probabilities for a list of ids: (C,) for the text, or (T, C) for each id.
     """
 
     verb = "classify"
@@ -265,7 +265,7 @@ class TextClassifier(TextModel):
 
 
 class TextTagger(TextClassifier):
-    """Says the tag of each word of a text; they are separated as words are, by a space."""
+    """Predicts the tag of each word of a text. Words, and the tags of an answer, are separated by spaces."""
 
     outputs: ClassVar = {"tags": str}
 
@@ -278,7 +278,7 @@ class TextTagger(TextClassifier):
 
 
 def not_of_texts(name: str) -> ValueError:
-    """Error for a run or a bundle that is no `TextModel`."""
+    """Error for a run or a bundle that cannot be opened as a `TextModel`."""
     return ValueError(
         f"{name} is not of texts: it has no tokenizer, or names no classes; generate continues a prompt, translate "
         "reads sources, classify reads texts"

@@ -1,4 +1,4 @@
-"""A PyTorch model, as the decoding loop sees it."""
+"""Adapter from a PyTorch model to the decoding loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class TorchDecoder:
     """Runs a model on its own device, in evaluation mode.
 
     Args:
-        model: is set to evaluation mode.
-        state: what decoding starts from: of `EncoderDecoder.begin`, one row a prompt. None = the model's own.
+        model: the model; it is set to evaluation mode.
+        state: initial state from `EncoderDecoder.begin`, one row per prompt; None = the model's default.
     """
 
     def __init__(self, model: Any, state: State | None = None) -> None:
@@ -29,7 +29,7 @@ class TorchDecoder:
     @classmethod
     @torch.inference_mode()
     def begin(cls, model: Any, source: NDArray[np.int64], source_mask: NDArray[np.bool_]) -> TorchDecoder:
-        """A model such as `EncoderDecoder` that has read source (B, S), source_mask (B, S)."""
+        """Encodes source (B, S) with source_mask (B, S) and returns a decoder for a model such as `EncoderDecoder`."""
         device = next(model.parameters()).device
         read = (torch.from_numpy(some).to(device) for some in (source, source_mask))
         return cls(model, model.eval().begin(*read))
@@ -51,7 +51,7 @@ class TorchDecoder:
 
 
 def _to_numpy(logits: torch.Tensor) -> NDArray[np.floating]:
-    if logits.dtype == torch.bfloat16:  # NumPy has none.
+    if logits.dtype == torch.bfloat16:  # NumPy has no bfloat16.
         logits = logits.float()
     array: NDArray[np.floating] = logits.cpu().numpy()
     return array

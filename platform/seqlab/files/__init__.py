@@ -1,1 +1,1 @@
-"""Files: what is read as one, atomic writes, places to write, the working folder, HTML pages."""
+"""Files: checks of input files, atomic writes, output locations, the working folder, HTML pages."""

@@ -1,4 +1,4 @@
-"""Files that are whole or absent; where one cannot be written, why, and what is whole, in one sentence."""
+"""Atomic file writes, with one-sentence errors that give the reason and the state of the previous file."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SQLITE_REFUSED = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_
 
 
 class CannotWriteError(OSError):
-    """A file could not be written; the message says why, and what is whole."""
+    """A file could not be written; the message gives the reason and the state of the previous file."""
 
 
 @contextmanager
 def writing(file: Path, whole: str = "nothing of it is left") -> Iterator[None]:
-    """States in one sentence what the system refuses while a file is written.
+    """Converts system errors during the writing of a file into a one-sentence error.
 
     Args:
-        whole: what is unharmed.
+        whole: state of the previous file, for the message.
 
     Raises:
-        CannotWriteError: the system refused; other errors pass.
+        CannotWriteError: the system refused to write; other errors are passed on.
     """
     try:
         yield
@@ -38,11 +38,11 @@ def writing(file: Path, whole: str = "nothing of it is left") -> Iterator[None]:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yields a path beside the file. What is written there replaces the file at the end; after an error the file is
-    what it was.
+    """Yields a temporary path in the same folder, which replaces the file at the end. After an error the file is not
+    changed.
 
     Raises:
-        CannotWriteError: it could not be written.
+        CannotWriteError: the file could not be written.
     """
     partial = file.with_name(f".partial.{file.name}")
     with writing(file, "what was there before is whole" if file.exists() else "nothing of it is left"):
@@ -54,27 +54,27 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder and those above it, if they are missing.
+    """Creates a folder and its parents if they are missing.
 
     Raises:
-        CannotWriteError: it could not be created.
+        CannotWriteError: the folder could not be created.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Writes a text file, or leaves what was there.
+    """Writes a text file atomically.
 
     Raises:
-        CannotWriteError: it could not be written.
+        CannotWriteError: the file could not be written; an older one is not changed.
     """
     with replacing(file) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def why_not_written(error: BaseException, file: Path) -> str | None:
-    """The system's refusal behind an error or its causes, in words; None if it refused nothing."""
+    """Reason why the system refused to write, from an error or its causes; None if it did not."""
     chain: BaseException | None = error
     while chain is not None:
         number = chain.errno if isinstance(chain, OSError) else _number_of_sqlites(chain, file)
@@ -85,7 +85,7 @@ def why_not_written(error: BaseException, file: Path) -> str | None:
 
 
 def _number_of_sqlites(error: BaseException, file: Path) -> int | None:
-    """The system's error behind one of SQLite's, which names a size limit, a folder or a disk alike."""
+    """System error number behind a SQLite error, which does not tell size limits, permissions and disks apart."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return errno.ENOSPC
@@ -117,19 +117,19 @@ def _device(file: Path) -> str:
         folder = folder.parent
     try:
         import psutil
-    except ImportError:  # on a machine that only runs bundles
+    except ImportError:  # a machine that only runs bundles may not have it
         return str(folder)
     names = [part.device for part in psutil.disk_partitions(all=True) if part.mountpoint == str(folder)]
     return f"{names[-1]} ({folder})" if names else str(folder)
 
 
 def _existing(file: Path) -> Path:
-    """The folder that the file is to be in, or the one that its folders are to be in."""
+    """Nearest existing parent folder of a file."""
     return next(folder for folder in file.absolute().parents if folder.exists())
 
 
 def size_limit() -> int | None:
-    """Bytes that a file of this process may have; None = any number."""
+    """Maximum file size of this process in bytes; None = no limit."""
     if os.name != "posix":
         return None
     import resource

@@ -1,4 +1,4 @@
-"""JSON as browsers read it, which has no number that is not finite: null stands for it."""
+"""Strict JSON for browsers; numbers that are not finite become null."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def compact(value: Any) -> str:
 
 
 def in_page(value: Any) -> str:
-    """JSON for a script element of a page: nothing in it looks like the element's end."""
+    """JSON for a script element of a page, escaped so that it cannot close the element."""
     return compact(value).replace("<", "\\u003c")
 
 
 def finite(value: Any) -> Any:
-    """Dicts and lists of plain values, with None for every number that is not finite."""
+    """Plain values with None in place of every number that is not finite."""
     if isinstance(value, dict):
         return {key: finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The frame of a page that loads nothing."""
+"""Template of a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ def made_by(command: str) -> str:
 
 
 def html_page(title: str, body: str, style: str, command: str) -> str:
-    """
+    """Complete HTML page.
+
     Args:
-        body: HTML.
-        command: what writes it: compare, study.
-        style: CSS beside that of all pages.
+        body: content of the body, as HTML.
+        style: CSS in addition to the common style.
+        command: verb that writes the page, such as compare or study.
     """
     return f"""<!doctype html>
 <html lang="en">

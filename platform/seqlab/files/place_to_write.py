@@ -1,5 +1,5 @@
-"""A verb's place to write: what is there is replaced only if it is what the verb writes, and no store, run or bundle is
-written into. Told before the verb works."""
+"""Checks of a verb's output location before it starts. Existing files are replaced only if the same verb wrote them,
+and nothing is written into a store, a run or a bundle."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from seqlab.files.atomic import writing
 from seqlab.files.plain_tables import SQLITE
 
 HEAD = 4096
-"""Bytes of a file in which its mark is."""
+"""Number of bytes at the start of a file that are searched for its mark."""
 
 
 def file_to_write(out: str, mark: str = "") -> Path:
-    """The file that `--out` names.
+    """Checks the output file named by `--out`.
 
     Args:
-        mark: a text in the head of what the verb writes, by which a file of it is replaced; "" = none ever is.
+        out: path of the file.
+        mark: text at the start of files that the verb writes, by which they may be replaced; "" = never replace.
 
     Raises:
-        ValueError: it names no place of a file, or one that is taken.
-        CannotWriteError: nothing can be written there.
+        ValueError: the path is not valid for a file, or is taken.
+        CannotWriteError: the folder is not writable.
     """
     path = _named(out, "a file")
     if path.is_dir():
@@ -40,15 +41,16 @@ def file_to_write(out: str, mark: str = "") -> Path:
 
 
 def files_to_write(out: str, marks: Mapping[str, str]) -> Path:
-    """Folder that `--out` names, in which the verb writes these files. `make_folder` creates it
+    """Checks the output folder named by `--out`, to which the verb writes several files. `make_folder` creates it
     before the first.
 
     Args:
-        marks: of each file, as of `file_to_write`.
+        out: path of the folder.
+        marks: mark of each file by its name; see `file_to_write`.
 
     Raises:
-        ValueError: it names no place of a folder, or a file in it is another's.
-        CannotWriteError: nothing can be written there.
+        ValueError: the path is not valid for a folder, or a file in it was not written by this verb.
+        CannotWriteError: the folder is not writable.
     """
     path = _named(out, "a folder")
     _check_folder(out, path)
@@ -58,10 +60,10 @@ def files_to_write(out: str, marks: Mapping[str, str]) -> Path:
 
 
 def folder_to_write(out: str) -> Path:
-    """The new or empty folder that `--out` names.
+    """Checks the output folder named by `--out`, which must be new or empty.
 
     Raises:
-        ValueError: it names no place of a folder, or one that is taken.
+        ValueError: the path is not valid for a folder, or is taken.
     """
     path = _named(out, "a new folder")
     if not path.name or path.name == "..":
@@ -79,11 +81,11 @@ def _named(out: str, what: str) -> Path:
 
 
 def check_around(said: str, place: Path) -> None:
-    """Raises ValueError where a folder is one of a store, a run or a bundle, or in one. Whoever works in a store's own
-    folder may write beside it.
+    """Raises ValueError if a folder is a store, a run or a bundle, or inside one. Writing next to a store is allowed if
+    its folder contains the working folder.
 
     Args:
-        said: what names the place, for the message.
+        said: option that names the location, for the message.
     """
     place, uri = place.resolve(), os.environ.get("MLFLOW_TRACKING_URI", "")
     store = Path(uri.removeprefix(SQLITE)).resolve().parent if uri.startswith(SQLITE) else None
@@ -110,7 +112,7 @@ def _check_folder(out: str, path: Path) -> None:
 
 
 def _check_writable(folder: Path, path: Path) -> None:
-    with writing(path), TemporaryFile(dir=folder):  # permissions alone refuse root nothing
+    with writing(path), TemporaryFile(dir=folder):  # permission bits do not restrict root
         pass
 
 
@@ -123,7 +125,7 @@ def _check_replaced(path: Path, mark: str) -> None:
 
 
 def _has(path: Path, mark: str) -> bool:
-    """True for a file that is empty, or has the mark in its head."""
+    """True if a file is empty or has the mark at its start."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             head: bytes = file.read(HEAD)

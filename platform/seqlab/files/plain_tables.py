@@ -1,4 +1,4 @@
-"""Checks of a SQLite file before its first query. They need no MLflow, whose import takes seconds."""
+"""Checks of a SQLite file before its first query, without importing MLflow, which takes seconds."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from seqlab.files.regular_file import check_regular
 
 SQLITE = "sqlite:///"
 BESIDE = ("-journal", "-wal", "-shm")
-"""Suffixes of the files that SQLite reads with a database."""
+"""Suffixes of the auxiliary files that SQLite reads with a database."""
 
 
 def check_files(database: Path, what: str) -> None:
-    """Refuses a database, or a file that SQLite would read with it, that is not a regular file.
+    """Checks that a database and its auxiliary files are regular files.
 
     Args:
         what: the database's role, such as "the tracking store".
 
     Raises:
-        ValueError: one is a pipe, a device, a socket or a folder, or a file beside the database is a link.
+        ValueError: a file is a pipe, a device, a socket or a folder, or an auxiliary file is a link.
     """
     check_regular(database, what)
     for one in (Path(f"{database}{end}") for end in BESIDE):
@@ -30,12 +30,12 @@ def check_files(database: Path, what: str) -> None:
 
 
 def check_tables(opened: sqlite3.Connection) -> None:
-    """Refuses a database with views, virtual tables or triggers, whose queries may never end. MLflow's own trigger is
-    on a table that seqlab never writes.
+    """Checks that a database has no views, virtual tables or triggers, whose queries may never end. MLflow's own
+    trigger is allowed, because it is on a table that seqlab never writes.
 
     Raises:
-        ValueError: there is one.
-        sqlite3.Error: it cannot be read.
+        ValueError: the database has one of these.
+        sqlite3.Error: the database cannot be read.
     """
     kinds = "type = 'view' OR (type = 'trigger' AND tbl_name != 'secrets') OR sql LIKE 'CREATE VIRTUAL%'"
     if (found := opened.execute(f"SELECT type, name FROM sqlite_master WHERE {kinds}").fetchone()) is not None:
@@ -43,9 +43,9 @@ def check_tables(opened: sqlite3.Connection) -> None:
 
 
 def check_tables_to_write(file: Path) -> list[str]:
-    """Runs `check_tables` on a database that is to be written, and returns its tables' names.
+    """Runs `check_tables` on a database opened for writing, and returns the names of its tables.
 
-    A process that was killed while it wrote leaves a journal, which SQLite rolls back in a connection that may write.
+    SQLite needs a writable connection to roll back the journal of a process that was killed while writing.
 
     Raises:
         ValueError, sqlite3.Error: as `check_tables`.

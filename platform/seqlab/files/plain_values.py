@@ -1,7 +1,7 @@
-"""Dicts and lists of plain values, as a file holds them: a few kilobytes can name one list 2^40 times.
+"""Limits on plain values from untrusted files: a few kilobytes can reference one list 2^40 times.
 
-Whatever walks such values takes them one by one, so a shared one counts each time, before anything walks them. Reading
-a pickle walks them too: a tuple that is the key of a dict is hashed, and its tuples anew each time.
+Code that traverses such values visits a shared value once per reference, so references are counted beforehand.
+Unpickling also traverses values: a tuple used as a dict key is hashed, including its nested tuples, each time.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ MOST_VALUES = 100_000
 
 
 def check_count(what: str, value: Any, most: int = MOST_VALUES) -> None:
-    """Refuses more values than `most`, of any depth, and what holds itself.
+    """Checks the number of nested values, counted once per reference. A value that contains itself is refused.
 
     Raises:
-        ValueError: the message begins with `what`.
+        ValueError: there are more than `most` values; the message begins with `what`.
     """
     if not _has_at_most(most, value, _entries):
         raise ValueError(f"{what} has more than {most} values")
 
 
 def read_yaml(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
-    """The content of a YAML text.
+    """Parses a YAML text.
 
     Raises:
-        yaml.YAMLError: it is not YAML, its aliases make too many values, or it is nested too deeply.
+        yaml.YAMLError: the text is not YAML, its aliases expand to too many values, or it is nested too deeply.
     """
     try:
-        if "&" in text and "*" in text:  # before aliases are merged, which walks them too
+        if "&" in text and "*" in text:  # checked before aliases are merged, which also traverses them
             most = max(MOST_VALUES, len(text))
             if not _has_at_most(most, yaml.compose(text, yaml.SafeLoader), _nodes):
                 raise yaml.YAMLError(f"its aliases make more than {most} values")
@@ -42,11 +42,11 @@ def read_yaml(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
 
 
 def check_pickle(content: bytes) -> None:
-    """Refuses a pickle that makes or hashes more values than it has bytes, before it is read: none takes less than a
-    byte, unless one is stored once and named often.
+    """Checks, before unpickling, that a pickle does not create or hash more values than it has bytes. Every value takes
+    at least a byte unless it is referenced repeatedly.
 
     Raises:
-        ValueError: it does, it is no pickle, a value holds itself, or a few bytes would make a large bytearray.
+        ValueError: it does, it is not a pickle, a value contains itself, or a few bytes create a large bytearray.
     """
     most, hashed = max(MOST_VALUES, len(content)), 0
     stack: list[_Unread | None] = []  # None = a mark
@@ -74,16 +74,16 @@ def check_pickle(content: bytes) -> None:
 
 PAIRS = ("SETITEM", "SETITEMS")
 GROW = ("APPEND", "APPENDS", "BUILD", *PAIRS)
-"""Opcodes that add to the value which is first of what they take."""
+"""Opcodes that modify the first of the values they pop."""
 
 
 class _Unread:
-    """A value of a pickle.
+    """A value of a pickle that has not been loaded.
 
     Attributes:
-        count: of the values that it is made of, itself too, each as often as it is named.
-        is_used: whether it is part of another, whose count has it already.
-        has_number: whether a whole number is part of it.
+        count: number of values in it, including itself, counted once per reference.
+        is_used: whether it is already part of another value and included in its count.
+        has_number: whether it contains an integer.
     """
 
     def __init__(self, opcode: str, argument: Any) -> None:
@@ -103,7 +103,7 @@ class _Unread:
 
 
 def _taken(stack: list[_Unread | None], opcode: pickletools.OpcodeInfo) -> list[_Unread]:
-    """The values that an opcode takes from the stack, in the order in which they were put there."""
+    """Values that an opcode pops from the stack, in the order in which they were pushed."""
     kinds = opcode.stack_before
     after_mark: list[Any] = []
     if pickletools.markobject in kinds:
@@ -141,6 +141,6 @@ def _nodes(node: Any) -> Iterator[Any]:
 
 
 def check_text(text: str, what: str) -> None:
-    """Raises ValueError where a text of the command line had bytes that are no UTF-8, which no store keeps."""
+    """Raises ValueError if a command-line text contains bytes that are not UTF-8, which stores cannot keep."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError(f"{what} is not UTF-8: {text!r}; a run keeps its names and options as UTF-8")

@@ -1,5 +1,4 @@
-"""The one rule of what is read as a file: a regular file, or a link to one. A pipe would be waited for, a device may
-have no end."""
+"""Check that an input is a regular file or a link to one. Reading a pipe may block, and a device may be endless."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ KINDS = {
 
 
 def check_regular(path: str | Path, what: str) -> None:
-    """Refuses what is there and is no regular file; that nothing is there is told by whoever opens it.
+    """Refuses an existing path that is not a regular file. Missing files are reported when they are opened.
 
     Args:
         what: the file's role, such as "config".
 
     Raises:
-        ValueError: the path is that of a pipe, a device, a socket or a folder.
+        ValueError: the path is a pipe, a device, a socket or a folder.
     """
     try:
         kind = stat.S_IFMT(os.stat(path).st_mode)

@@ -1,5 +1,5 @@
-"""Modules of the working folder that a class path names, `--trust` included, and what these import. Nothing else
-there is found: libraries ask for modules that may be missing, such as `triton` or `wandb`, and would run such a file.
+"""Import of modules in the working folder, only if a class path or `--trust` names them or such a module imports them.
+Libraries try to import optional modules such as `triton` or `wandb`, and must not run a file of that name.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 NAMED = "SEQLAB_NAMED_MODULES"
-"""Environment variable that tells processes which are started later what was found: they unpickle its objects."""
+"""Environment variable with the modules found, for child processes, which unpickle their objects."""
 READERS = {("jsonargparse._util", "import_object"), ("seqlab.cli.matrices", "_own_class")}
 """Functions that import a class path of the command line or of a config."""
 
 
 class WorkingFolder:
-    """Finds a module there for a reader of class paths, for a module that was found there, and once found for all."""
+    """Import finder for the working folder. A module that was found once is available to all importers."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The spec of a top-level module; None = there is none."""
+        """Spec of a top-level module; None = not found or not allowed."""
         if path is not None or not (name in named() or _is_asked_for(sys._getframe(1))):
             return None
         try:
             folder = os.getcwd()
-        except FileNotFoundError:  # it was deleted
+        except FileNotFoundError:  # the folder was deleted
             return None
         spec = PathFinder.find_spec(name, [folder], target)
-        # A folder is a package only where it holds code: one named `triton` may be a model repository.
+        # A folder without code is not a package; a folder named `triton` may be a model repository.
         if spec is None or (spec.origin is None and not any(Path(folder, name).glob("*.py"))):
             return None
         os.environ[NAMED] = ",".join(dict.fromkeys([*named(), name]))
@@ -38,18 +38,18 @@ class WorkingFolder:
 
 
 def named() -> list[str]:
-    """The top-level modules that were found in the working folder, by this process or the one that started it."""
+    """Top-level modules found in the working folder by this process or its parent."""
     return [name for name in os.environ.get(NAMED, "").split(",") if name]
 
 
 def add_working_folder() -> None:
-    """Makes Python look there last."""
+    """Appends the finder to Python's import path, with lowest priority."""
     if WorkingFolder not in sys.meta_path:
         sys.meta_path.append(WorkingFolder)
 
 
 def _is_asked_for(frame: FrameType) -> bool:
-    """True if the importing code may find modules there."""
+    """True if the importing code may import from the working folder."""
     caller = next(_outside_importlib(frame), None)
     if caller is None:
         return False

@@ -1,7 +1,7 @@
-"""The laws of a mixer: what decoding, export and the runtimes rest on.
+"""Laws of a mixer: the invariants that decoding, export and the runtimes rely on.
 
-Each takes a subject and a length and gives what it finds: errors that should be none but for rounding. The tests hold
-every block to them in float64, and `seqlab conformance` measures them.
+Each law takes a subject and a length and yields errors that should be zero up to rounding. The tests check every block
+against the laws in float64, and `seqlab conformance` measures the errors.
 """
 
 from seqlab.laws.book import BOTH_WAYS, CAUSAL, GARBAGE

@@ -1,4 +1,4 @@
-"""The laws themselves, each a function of a subject and a length. A model over causal mixers keeps the same ones.
+"""The laws, each a function of a subject and a length. A model over causal mixers must satisfy the same laws.
 
 B batch, T length.
 """
@@ -15,7 +15,7 @@ from seqlab.laws.subject import Found, Law, Subject, must, off
 from seqlab.mixer import State, check_declared, fix_capacity
 
 BATCH = 3
-AFTER = 4  # tokens read to see where a state continues
+AFTER = 4  # tokens read to compare continuations of states
 GARBAGE = 50.0
 
 
@@ -67,7 +67,7 @@ def later_inputs_move_no_earlier_output(subject: Subject, length: int) -> Iterat
 
 @torch.no_grad()
 def padding_changes_nothing(subject: Subject, length: int) -> Iterator[Found]:
-    """Padding changes nothing, whatever its side, amount and content, row by row."""
+    """Padding changes nothing, regardless of its side, amount and content in each row."""
     length = max(length, subject.first)
     lengths = (length, max(subject.first, length // 2), subject.first)
     x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
@@ -89,7 +89,7 @@ def padding_changes_nothing(subject: Subject, length: int) -> Iterator[Found]:
 
 @torch.no_grad()
 def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> Iterator[Found]:
-    """Chunks padded on either side, some of whose rows, or all, are pads only."""
+    """Padding changes nothing in chunks padded on either side, even if some or all rows are padding only."""
     length = max(length, subject.first)
     half = max((length + 1) // 2, subject.first)
     counts = [(length, 0, half), (0, half, length), (0, 0, 0), (half, length, 1)]
@@ -116,7 +116,7 @@ def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> Iterator
 
 @torch.no_grad()
 def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> Iterator[Found]:
-    """A fixed capacity changes nothing where keys are cached: in padded chunks, by step, with room to spare or none."""
+    """A fixed capacity changes nothing if keys are cached: in padded chunks, by step, with or without spare room."""
     length = max(length, subject.first)
     if not any(entry.kind == "growing" for entry in subject.module.state_spec()):
         return
@@ -171,7 +171,7 @@ def state_is_flat_ordered_and_never_changed(subject: Subject, length: int) -> It
 
 @torch.no_grad()
 def state_is_as_it_is_declared(subject: Subject, length: int) -> Iterator[Found]:
-    """The state is as declared. Raises ValueError where it is not."""
+    """The state matches its declaration. Raises ValueError if it does not."""
     x, spec = subject.draw(1, length), subject.module.state_spec()
     for seq_len, state in ((0, subject.module.init_state(1)), (length, subject.module(x)[1])):
         check_declared(state, spec, seq_len, torch.float64)
@@ -228,7 +228,7 @@ CAUSAL: tuple[Law, ...] = (
     gradients_flow_through_the_state,
 )
 BOTH_WAYS: tuple[Law, ...] = (padding_changes_nothing_both_ways,)
-"""Laws of mixers that are not causal."""
+"""Laws of non-causal mixers."""
 
 
 def _steps(subject: Subject, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -251,7 +251,7 @@ def _chunks(subject: Subject, x: Tensor, sizes: list[int]) -> tuple[Tensor, Stat
 
 
 def _continued_alike(subject: Subject, state: State, expected: State) -> Found:
-    """The same entries, and the same outputs from there on."""
+    """Compares the entries of two states and the outputs that continue from them."""
     if list(state) != list(expected):
         return must(False, "the entries of the state")
     after = subject.draw(BATCH, AFTER)
@@ -259,19 +259,19 @@ def _continued_alike(subject: Subject, state: State, expected: State) -> Found:
 
 
 def _alone(subject: Subject, tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
-    """The outputs of one row (T, ...) without padding or company, and of what comes after it."""
+    """Outputs of one row (T, ...), alone and without padding, and of its continuation `after`."""
     y, state = subject.module(tokens.unsqueeze(0))
     return y[0], subject.module(after.unsqueeze(0), state)[0][0]
 
 
 def _mask(length: int, num_real: int, side: str) -> Tensor:
-    """(length,) bool with `num_real` real tokens, and the padding on `side`."""
+    """Mask (length,) bool with `num_real` real tokens, and padding on `side`."""
     index = torch.arange(length)
     return index >= length - num_real if side == "left" else index < num_real
 
 
 def _garbage(subject: Subject, batch: int, length: int) -> Tensor:
-    """Values other than zero for pads to hold."""
+    """Non-zero contents for padding."""
     x = subject.draw(batch, length)
     return GARBAGE * x if x.is_floating_point() else x
 

@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from seqlab.mixer import Mixer, Spec, State
 
 LIMIT = 1e-12
-"""Limit of an error in float64."""
+"""Maximum error in float64."""
 
 
 class Subject(NamedTuple):
     """A module with `forward`, `step`, `init_state`, `state_spec` and `state_size`, and a way to draw its inputs.
 
     Attributes:
-        module: a Mixer or a DecoderLM, with weights that matter.
-        draw: (B, T) to an input: vectors (B, T, D) for a mixer, tokens (B, T) for a model.
+        module: a Mixer or a DecoderLM with non-degenerate weights.
+        draw: maps (B, T) to an input: vectors (B, T, D) for a mixer, tokens (B, T) for a model.
     """
 
     module: Any
@@ -31,13 +31,13 @@ class Subject(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Tokens that the first call must hold, if there are that many."""
+        """Minimum number of tokens in the first call, as `Mixer.first_call`."""
         first: int = self.module.first_call
         return first
 
 
 class Found(NamedTuple):
-    """The error of one comparison; see `error`."""
+    """Error of one comparison, computed by `error`."""
 
     what: str
     error: float
@@ -47,11 +47,11 @@ Law = Callable[[Subject, int], Iterator[Found]]
 
 
 class WithMemory(nn.Module):
-    """A mixer that is given a memory, the same one in every row, and so is called like any other.
+    """Wrapper that supplies a mixer with a memory, the same in every row, so that it is called like any other mixer.
 
     Attributes:
-        memory: (S, D), some of it padding.
-        memory_mask: (S,).
+        memory: (S, D), partly padding.
+        memory_mask: (S,) bool, True = a real token.
     """
 
     def __init__(self, mixer: Mixer) -> None:
@@ -85,7 +85,7 @@ class WithMemory(nn.Module):
 
 
 def error(actual: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative to the largest expected value or to 1 where that is larger."""
+    """Maximum absolute difference, divided by the larger of 1 and the maximum absolute expected value."""
     if actual.shape != expected.shape:
         raise ValueError(f"the shape is {tuple(actual.shape)}, expected {tuple(expected.shape)}")
     if not expected.numel():
@@ -99,5 +99,5 @@ def off(actual: Tensor, expected: Tensor, what: str) -> Found:
 
 
 def must(holds: bool, what: str) -> Found:
-    """Finding without rounding: its error is 0 or infinite."""
+    """Exact finding: the error is 0 if the condition holds, otherwise infinite."""
     return Found(what, 0.0 if holds else math.inf)

@@ -9,9 +9,9 @@ from seqlab.models.rnn_seq2seq import RNNSeq2Seq
 from seqlab.models.tagger import Tagger
 
 DECODERS = (DecoderLM, EncoderDecoder, RNNSeq2Seq)
-"""Models with a `step`, which write."""
+"""Autoregressive models, which have a `step`."""
 ENCODERS = (BagOfWords, Classifier, Tagger, MaskedLM)
-"""Models that read all of their input at once."""
+"""Models that read their whole input at once."""
 __all__ = [
     "DECODERS",
     "ENCODERS",

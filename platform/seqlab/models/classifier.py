@@ -16,18 +16,18 @@ from seqlab.nn.padding import count_real, leading_pads, rotate_rows
 
 
 class Classifier(nn.Module):
-    """An encoder, one vector of its outputs, and a linear layer. Over patches and with a class token it is ViT
-    (Dosovitskiy et al. 2021, equations 1 to 4).
+    """Encoder, pooling and a linear layer. Over patches and with a class token it is ViT (Dosovitskiy et al. 2021,
+    equations 1 to 4).
 
     Args:
-        vocab_size: number of tokens, or of features.
-        num_classes: C, or as many labels.
-        max_seq_len: the training length.
-        encoder: called with vocab_size and max_seq_len.
-        pool: "mean" of the outputs at real tokens, the "first" or "last" one of these, or that of a "class" token, a
-            trained vector put before the others.
+        vocab_size: vocabulary size, or number of features.
+        num_classes: number C of classes or of labels.
+        max_seq_len: training sequence length in tokens.
+        encoder: factory of the encoder, called with vocab_size and max_seq_len.
+        pool: "mean" over the outputs at real tokens, the "first" or "last" of them, or the output at a "class" token, a
+            trained vector prepended to the sequence.
         pooler: whether a linear layer and tanh follow the pooling (Devlin et al. 2019, "BERT", and their code).
-        dropout: on the pooled vector, in training.
+        dropout: dropout probability on the pooled vector, in training.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Classifier(nn.Module):
         self.head = nn.Linear(self.encoder.d_model, num_classes)
 
     def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """inputs (B, T) tokens or (B, T, F) features, and pad_mask (B, T), True = a real token: logits (B, C).
+        """Logits (B, C) of tokens (B, T) or features (B, T, F), with pad_mask (B, T), True = a real token.
 
         Raises:
-            ValueError: as of `Encoder`.
+            ValueError: as in `Encoder.forward`.
         """
         x = self.encoder.embed(inputs)
         if self.class_token is not None:
@@ -68,14 +68,14 @@ class Classifier(nn.Module):
 
 
 class BagOfWords(nn.Module):
-    """A linear layer on the mean of the embeddings: the order of the tokens is lost (Joulin et al. 2017, "Bag of tricks
-    for efficient text classification").
+    """Linear layer on the mean of the embeddings, which ignores token order (Joulin et al. 2017, "Bag of tricks for
+    efficient text classification").
 
     Args:
-        vocab_size: number of tokens.
-        num_classes: C.
-        max_seq_len: is not used: there is no limit.
-        dropout: on the mean, in training.
+        vocab_size: vocabulary size.
+        num_classes: number of classes C.
+        max_seq_len: unused, since there is no length limit.
+        dropout: dropout probability on the mean, in training.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BagOfWords(nn.Module):
         self.head = nn.Linear(d_model, num_classes)
 
     def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, C).
+        """Logits (B, C) of tokens (B, T), with pad_mask (B, T), True = a real token.
 
         Raises:
             ValueError: the inputs are features.
@@ -99,7 +99,8 @@ class BagOfWords(nn.Module):
 
 
 def prepended(token: Tensor, x: Tensor, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """A vector (D,) before the real rows of x (B, T, D): (B, T + 1, D) and its pad_mask. Leading pads go to the end."""
+    """Prepends a vector (D,) to the real tokens of x (B, T, D): (B, T + 1, D) and its pad_mask. Leading pads become
+    trailing."""
     tokens = token.expand(x.shape[0], 1, -1)  # (B, 1, D)
     if pad_mask is None:
         return torch.cat((tokens, x), dim=1), None
@@ -109,7 +110,7 @@ def prepended(token: Tensor, x: Tensor, pad_mask: Tensor | None) -> tuple[Tensor
 
 
 def pooled(x: Tensor, pad_mask: Tensor | None, pool: str) -> Tensor:
-    """One vector (B, D) of x (B, T, D); of "class", the first. Of a row without real tokens the mean is 0."""
+    """Pools x (B, T, D) to (B, D); "class" takes the first real token. The mean of a row without real tokens is 0."""
     if pad_mask is None:
         pad_mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     if pool == "mean":

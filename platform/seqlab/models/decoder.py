@@ -23,24 +23,25 @@ from seqlab.positions import PositionalEncoding, RoPE
 
 
 class DecoderLM(nn.Module):
-    """A causal language model over any mixer and any positional encoding.
+    """Causal language model over any mixer and any positional encoding.
 
-    Its state is `position (B,)`, the real tokens read so far; `key_mask (B, S)` where a layer caches keys; then the
-    layers' entries, prefixed `0_`, `1_`, ...
+    The state is `position (B,)`, the number of real tokens read so far; `key_mask (B, S)` if a layer caches keys; then
+    the layers' entries, prefixed `0_`, `1_`, ...
 
     Args:
-        vocab_size: number of tokens V.
-        max_seq_len: the training length; encodings with a limit reach this far.
-        mixer: called with d_model and the layer's index; a list is repeated over the layers.
-        positions: called with d_model and max_seq_len.
-        block: called with d_model and the layer's mixer.
-        embed: called with vocab_size and d_model: `nn.Embedding`, or `ScaledEmbedding`, times sqrt(d_model); None = the
-            second for constant positions (`Integer`, `Binary`, `Sinusoidal`), the first for others, as GPT-2 has it.
-        tie_embeddings: the output layer is the token embedding.
-        dropout: on the embeddings, in training.
+        vocab_size: vocabulary size V.
+        max_seq_len: training sequence length in tokens; the limit of encodings that have one.
+        mixer: factory called with d_model and the layer's index; a list is repeated over the layers.
+        positions: factory of the positional encoding, called with d_model and max_seq_len.
+        block: factory of the residual block, called with d_model and the layer's mixer.
+        embed: factory called with vocab_size and d_model: `nn.Embedding`, or `ScaledEmbedding`, which multiplies by
+            sqrt(d_model). None = `ScaledEmbedding` for `Integer`, `Binary` and `Sinusoidal` positions, else
+            `nn.Embedding`, as in GPT-2.
+        tie_embeddings: whether the output layer shares the weights of the token embedding.
+        dropout: dropout probability on the embeddings, in training.
 
     Raises:
-        ValueError: a mixer that is not causal or needs an encoder, or one that the positions do not fit.
+        ValueError: a mixer is not causal, needs an encoder, or is incompatible with the positions.
     """
 
     cuts: ClassVar[Cuts] = {"embedding": "vocabulary", "head": "vocabulary"}
@@ -71,25 +72,25 @@ class DecoderLM(nn.Module):
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
         self.max_seq_len = self.positions.max_seq_len
         self.first_call = self.stack.first_call
-        self.init_state(0)  # refuses a mixer that needs an encoder's memory
+        self.init_state(0)  # raises for a mixer that needs an encoder's memory
         init_gpt2(self, num_layers)
 
     def forward(
         self, tokens: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None, features: bool = False
     ) -> tuple[Tensor, State]:
-        """Scores of the next token after each position.
+        """Next-token logits at each position.
 
         Args:
             tokens: (B, T) int64.
-            state: where an earlier call ended; None starts afresh.
+            state: state returned by an earlier call; None starts a new sequence.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
-            features: give what `output` makes logits of, (B, T, D), in their place.
+            features: whether to return the inputs of `output` (B, T, D) instead of logits.
 
         Returns:
             logits (B, T, V) and the state to continue from.
 
         Raises:
-            ValueError: the input is longer than the positions reach, or the state is another model's or batch's.
+            ValueError: the input exceeds the limit of the positions, or the state belongs to another model or batch.
         """
         start = None if state is None else self._checked(state, tokens)["position"]
         x = self.positions.embed(self.embedding(tokens), real_positions(start, pad_mask, tokens))
@@ -99,14 +100,14 @@ class DecoderLM(nn.Module):
         return x if features else self.output(x), new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """One position: tokens (B,) and a state give logits (B, V) and the next state."""
+        """Decode step: maps tokens (B,) and a state to logits (B, V) and the next state."""
         position = self._checked(state, tokens)["position"]
         x = self.positions.embed(self.embedding(tokens).unsqueeze(1), position.unsqueeze(1)).squeeze(1)
         x, layer_state = self.stack.step(self.dropout(x), state)
         return self.output(x), {"position": position + 1} | layer_state
 
     def init_state(self, batch_size: int) -> State:
-        """The state before the first token."""
+        """Initial state, before the first token."""
         position = torch.zeros(batch_size, dtype=torch.int64, device=self.embedding.weight.device)
         return {"position": position} | self.stack.init_state(batch_size)
 

@@ -1,4 +1,4 @@
-"""The encoder: embed a sequence and mix it both ways.
+"""The encoder: embed a sequence and mix it bidirectionally.
 
 B batch, T length, F features, D d_model.
 """
@@ -20,19 +20,21 @@ from seqlab.positions import PositionalEncoding, Sinusoidal
 
 
 class Encoder(nn.Module):
-    """Tokens, or features, to a vector each, over any mixer and any positional encoding (Vaswani et al. 2017, section
-    3.1; Dosovitskiy et al. 2021, "ViT", equations 1 to 3).
+    """Encoder of tokens or features to one vector each, over any mixer and any positional encoding (Vaswani et al.
+    2017, section 3.1; Dosovitskiy et al. 2021, "ViT", equations 1 to 3).
 
     Args:
-        vocab_size: number of tokens; of features F, where `embed` takes these.
-        max_seq_len: the training length; encodings with a limit reach this far.
-        mixer: called with d_model and the layer's index; a list is repeated over the layers. It need not be causal.
-        positions: called with d_model and max_seq_len.
-        block: called with d_model and the layer's mixer.
-        embed: called with vocab_size and d_model: of tokens `ScaledEmbedding`, `nn.Embedding` or `TypedEmbedding`, of
-            features `nn.Linear`; None = `ScaledEmbedding`, but `nn.Embedding` for `Learned` positions, as BERT has it.
-        embed_norm: called with d_model, on embeddings that know their positions; None = none.
-        dropout: on the embeddings, in training.
+        vocab_size: vocabulary size, or number of features F if `embed` takes features.
+        max_seq_len: training sequence length in tokens; the limit of encodings that have one.
+        mixer: factory called with d_model and the layer's index; a list is repeated over the layers. It need not be
+            causal.
+        positions: factory of the positional encoding, called with d_model and max_seq_len.
+        block: factory of the residual block, called with d_model and the layer's mixer.
+        embed: factory called with vocab_size and d_model: `ScaledEmbedding`, `nn.Embedding` or `TypedEmbedding` for
+            tokens, `nn.Linear` for features; None = `nn.Embedding` for `Learned` positions, as in BERT, else
+            `ScaledEmbedding`.
+        embed_norm: factory called with d_model; the norm follows the positional encoding. None = no norm.
+        dropout: dropout probability on the embeddings, in training.
     """
 
     cuts: ClassVar[Cuts] = {"embedding": "vocabulary"}
@@ -65,34 +67,34 @@ class Encoder(nn.Module):
         init_transformer(self)
 
     def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
-        """inputs (B, T) int64 tokens or (B, T, F) features, and pad_mask (B, T) bool, True = a real token: (B, T, D).
+        """Encodes int64 tokens (B, T) or features (B, T, F) with pad_mask (B, T) bool, True = a real token: (B, T, D).
 
         Args:
             token_types: (B, T) int64, for an embedding that takes them.
 
         Raises:
-            ValueError: the input is longer than the positions reach, or is features where `embed` takes tokens.
+            ValueError: the input exceeds the limit of the positions, or is of the wrong kind, tokens or features.
         """
         return self.mix(self.embed(inputs, token_types), pad_mask=pad_mask)
 
     def embed(self, inputs: Tensor, token_types: Tensor | None = None) -> Tensor:
-        """Inputs as `forward` takes them to vectors (B, T, D), which know no positions yet."""
+        """Embeds inputs as in `forward` into vectors (B, T, D), without positions."""
         check_inputs(self.embedding, inputs)
         x: Tensor = self.embedding(inputs) if token_types is None else self.embedding(inputs, token_types)
         return x
 
     def mix(self, x: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """Vectors (B, T, D) to (B, T, D), told their positions and mixed."""
+        """Adds positions to vectors (B, T, D) and mixes them: (B, T, D)."""
         x = self.embed_norm(self.positions.embed(x, real_positions(None, pad_mask, x)))
         y: Tensor = self.stack(self.dropout(x), pad_mask=pad_mask)[0]
         return y
 
 
 def check_inputs(embedding: nn.Module, inputs: Tensor) -> None:
-    """Refuses features where an embedding takes tokens, and tokens where it takes features.
+    """Checks that inputs are tokens or features, as the embedding expects.
 
     Raises:
-        ValueError: they do not fit.
+        ValueError: the inputs are of the wrong kind.
     """
     takes_tokens = isinstance(embedding, nn.Embedding)
     if inputs.is_floating_point() == takes_tokens:

@@ -23,30 +23,30 @@ from seqlab.positions import PositionalEncoding, Sinusoidal
 
 
 class EncoderDecoder(nn.Module):
-    """The Transformer (Vaswani et al. 2017, section 3.1) with any mixers and positions on either side.
+    """Encoder-decoder Transformer (Vaswani et al. 2017, section 3.1) with any mixers and positions on either side.
 
-    Each layer of the decoder is a block that mixes what was written so far, then one that attends to the source and
-    has the feed-forward. Where `mixer` itself looks at the source (Bahdanau's, Luong's), a layer is one block.
+    Each decoder layer is a block that mixes the target tokens, then a block that attends to the source and has the
+    feed-forward. If `mixer` itself attends to the source (Bahdanau, Luong), a layer is a single block.
 
-    Its state is `position (B,)`, the target tokens read so far, and the entries of the decoder's blocks; those named
-    `memory_` are the source, which `begin` reads once.
+    The state is `position (B,)`, the number of target tokens read so far, and the entries of the decoder's blocks.
+    Entries with `memory_` in their names are derived from the source, which `begin` reads once.
 
     Args:
-        vocab_size, target_vocab_size: numbers of tokens of the source and of the target.
-        max_seq_len: the training length of both; encodings with a limit reach this far.
-        encoder: called with vocab_size and max_seq_len.
-        num_layers: of the decoder.
-        mixer: of the decoder, called with d_model and the layer's index; a list is repeated over the layers.
-        cross: called alike, for each layer whose `mixer` does not look at the source.
-        positions: of the decoder, called with d_model and max_seq_len.
-        block: of the decoder, called with d_model and a mixer.
-        embed: of the target, called with target_vocab_size and d_model; None = as of `Encoder`.
-        tie_embeddings: "target": the output layer is the target's embedding; "all": the source's embedding too
-            (section 3.4), where both have one vocabulary; "none".
+        vocab_size, target_vocab_size: vocabulary sizes of the source and of the target.
+        max_seq_len: training length of source and target in tokens; the limit of encodings that have one.
+        encoder: factory of the encoder, called with vocab_size and max_seq_len.
+        num_layers: number of decoder layers.
+        mixer: factory of decoder mixers, called with d_model and the layer's index; a list is repeated over the layers.
+        cross: likewise, for each layer whose `mixer` does not attend to the source.
+        positions: factory of the decoder's positional encoding, called with d_model and max_seq_len.
+        block: factory of the decoder's blocks, called with d_model and a mixer.
+        embed: factory of the target embedding, called with target_vocab_size and d_model; None = as in `Encoder`.
+        tie_embeddings: "target" ties the output layer to the target embedding; "all" ties the source embedding too
+            (section 3.4) and needs one vocabulary; "none" ties nothing.
 
     Raises:
-        ValueError: a mixer that is not causal, a `cross` that does not look at the source, or one embedding for
-            vocabularies of two sizes or for features.
+        ValueError: a mixer is not causal, `cross` does not attend to the source, or tied embeddings have different
+            vocabulary sizes or embed features.
     """
 
     cuts: ClassVar[Cuts] = {"embedding": "vocabulary", "head": "vocabulary"}
@@ -92,7 +92,7 @@ class EncoderDecoder(nn.Module):
             mixers += [own] if own.needs_memory else [own, cross(d_model, k)]
             if not mixers[-1].needs_memory:
                 raise ValueError(f"cross is {type(mixers[-1]).__name__}, which looks at no source; use CrossAttention")
-        bare: Callable[..., Block] = block  # with an option of its own, which `block` has as it is configured
+        bare: Callable[..., Block] = block  # a configured `block` also accepts `ffn`
 
         def half(width: int, made: Mixer) -> Block:
             return block(width, made) if made.needs_memory else bare(width, made, ffn=NoFeedForward)
@@ -104,10 +104,10 @@ class EncoderDecoder(nn.Module):
         init_transformer(self)
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
-        """Reads source (B, S) int64, source_mask (B, S) bool, True = a real token: the state before the first token.
+        """Encodes source (B, S) int64 with source_mask (B, S) bool, True = a real token; returns the initial state.
 
         Raises:
-            ValueError: the source is longer than the positions reach.
+            ValueError: the source exceeds the limit of the positions.
         """
         memory = self.encoder(source, pad_mask=source_mask)
         position = source.new_zeros(source.shape[0])
@@ -116,15 +116,15 @@ class EncoderDecoder(nn.Module):
     def forward(
         self, tokens: Tensor, state: State, *, pad_mask: Tensor | None = None, features: bool = False
     ) -> tuple[Tensor, State]:
-        """Scores of the next token after each of tokens (B, T), which begin with bos: logits (B, T, V), and the state.
+        """Next-token logits (B, T, V) after each of tokens (B, T), which start with bos, and the new state.
 
         Args:
-            state: of `begin`, or where an earlier call ended.
+            state: state from `begin` or an earlier call.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
-            features: give what `output` makes logits of, (B, T, D), in their place.
+            features: whether to return the inputs of `output` (B, T, D) instead of logits.
 
         Raises:
-            ValueError: the target is longer than the positions reach, or the state is another model's or batch's.
+            ValueError: the target exceeds the limit of the positions, or the state belongs to another model or batch.
         """
         check_state(state, self.state_spec(), tokens.shape[0], "this model")
         x = self._embed(tokens, real_positions(state["position"], pad_mask, tokens))
@@ -133,18 +133,18 @@ class EncoderDecoder(nn.Module):
         return x if features else self.output(x), new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """One position: tokens (B,) and a state give logits (B, V) and the next state."""
+        """Decode step: maps tokens (B,) and a state to logits (B, V) and the next state."""
         check_state(state, self.state_spec(), tokens.shape[0], "this model")
         x = self._embed(tokens.unsqueeze(1), state["position"].unsqueeze(1)).squeeze(1)
         x, layer_state = self.stack.step(x, state)
         return self.output(x), {"position": state["position"] + 1} | layer_state
 
     def state_spec(self) -> Spec:
-        """Entries of the decoding state, including what was read of the source."""
+        """Entries of the decoding state, including those derived from the source."""
         return POSITION, *(entry for entry in self.stack.state_spec() if entry != POSITION)
 
     def state_size(self, seq_len: int) -> int:
-        """Number of values in one sequence's decoding state after `seq_len` tokens, without the source."""
+        """Number of values in one sequence's decoding state after `seq_len` tokens, excluding the source entries."""
         return size_of(self.state_spec(), seq_len)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:

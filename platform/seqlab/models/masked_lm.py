@@ -17,16 +17,16 @@ from seqlab.models.encoder import Encoder
 
 
 class MaskedLM(nn.Module):
-    """An encoder, and what each token was: a linear layer, GELU and a norm, then the embeddings' own weights and a bias
+    """Encoder with a masked-token head: a linear layer, GELU and a norm, then the tied embedding matrix and a bias
     (Devlin et al. 2019, "BERT", section 3.1, task 1, and their code).
 
     Args:
-        vocab_size: number of tokens of the data; the model has one more, the mask.
-        max_seq_len: the training length.
-        encoder: called with V = vocab_size + 1 and max_seq_len.
+        vocab_size: vocabulary size of the data; the model adds one mask token.
+        max_seq_len: training sequence length in tokens.
+        encoder: factory of the encoder, called with V = vocab_size + 1 and max_seq_len.
 
     Attributes:
-        mask_id: the token that stands for one that is to be found.
+        mask_id: id of the mask token.
     """
 
     cuts: ClassVar[Cuts] = {"bias": "vocabulary"}
@@ -41,8 +41,8 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size + 1))
 
     def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None, features: bool = False) -> Tensor:
-        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, T, V) of what each token was, or with
-        `features` what `output` makes them of, (B, T, D)."""
+        """Logits (B, T, V) of the original tokens, given tokens (B, T) and pad_mask (B, T), True = a real token; with
+        `features`, the inputs of `output` (B, T, D) instead."""
         x = self.norm(F.gelu(self.transform(self.encoder(tokens, pad_mask=pad_mask))))
         return x if features else self.output(x)
 

@@ -1,4 +1,4 @@
-"""Reading of a batch by a model, whatever the task."""
+"""Forward pass of a model over a batch of any task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seqlab.batch import IGNORE, LabelledBatch, PairBatch
 
 
 def read(model: Any, batch: Any) -> None:
-    """Has a model read a batch of `seqlab.batch`, without its last layer where that can be left out."""
+    """Runs a model's forward pass on a batch of `seqlab.batch`, skipping the output layer if the model can."""
     said = {"features": True} if hasattr(model, "output") else {}
     if isinstance(batch, PairBatch):
         state = model.begin(batch.source, batch.source_mask)

@@ -1,4 +1,4 @@
-"""Sequence to sequence with two recurrences and nothing between them but a vector.
+"""Sequence-to-sequence model with two recurrences, connected by a fixed-size state only.
 
 B batch, S source length, T target length, D d_model, V target vocabulary.
 """
@@ -17,22 +17,22 @@ from seqlab.recurrence.fused import FusedRecurrence
 
 
 class RNNSeq2Seq(nn.Module):
-    """One recurrence reads the source, and its last state is the first one of another, which writes the target
-    (Sutskever et al. 2014, "Sequence to sequence learning with neural networks").
+    """Recurrent encoder whose last state initialises a recurrent decoder (Sutskever et al. 2014, "Sequence to sequence
+    learning with neural networks").
 
-    Its state is that of the decoder's recurrence; before it, where the context is fed, `memory_context (B, D)`.
+    The state is the state of the decoder's recurrence, preceded by `memory_context (B, D)` with `feed_context`.
 
     Args:
-        vocab_size, target_vocab_size: numbers of tokens of the source and of the target.
-        max_seq_len: is not used: a recurrence has no limit.
-        recurrence: RNN, LSTM or GRU, called with d_model and 0 for the encoder, 1 for the decoder.
-        feed_context: whether each step of the decoder also reads the context, the encoder's last output (Cho et al.
-            2014, "Learning phrase representations", equation 10); otherwise it enters once, as the first state.
-        tie_embeddings: the output layer is the target's embedding.
-        dropout: on the embeddings, in training.
+        vocab_size, target_vocab_size: vocabulary sizes of the source and of the target.
+        max_seq_len: unused, since a recurrence has no length limit.
+        recurrence: factory of RNN, LSTM or GRU, called with d_model and 0 for the encoder, 1 for the decoder.
+        feed_context: whether each decoder step also reads the context, the encoder's last output (Cho et al. 2014,
+            "Learning phrase representations", equation 10); otherwise it is used only as the initial state.
+        tie_embeddings: whether the output layer shares the weights of the target embedding.
+        dropout: dropout probability on the embeddings, in training.
 
     Raises:
-        ValueError: a recurrence that reads both ways.
+        ValueError: the recurrence is bidirectional.
     """
 
     cuts: ClassVar[Cuts] = {"source_embedding": "vocabulary", "embedding": "vocabulary", "head": "vocabulary"}
@@ -66,7 +66,7 @@ class RNNSeq2Seq(nn.Module):
         self.head = None if tie_embeddings else nn.Linear(d_model, target_vocab_size)
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
-        """Reads source (B, S) int64, source_mask (B, S) bool, True = a real token: the state before the first token."""
+        """Encodes source (B, S) int64 with source_mask (B, S) bool, True = a real token; returns the initial state."""
         state: State
         _, state = self.encoder(self.dropout(self.source_embedding(source)), pad_mask=source_mask)
         # The output of the top layer at the last real token is its hidden state.
@@ -75,33 +75,33 @@ class RNNSeq2Seq(nn.Module):
     def forward(
         self, tokens: Tensor, state: State, *, pad_mask: Tensor | None = None, features: bool = False
     ) -> tuple[Tensor, State]:
-        """Scores of the next token after each of tokens (B, T), which begin with bos: logits (B, T, V), and the state.
+        """Next-token logits (B, T, V) after each of tokens (B, T), which start with bos, and the new state.
 
         Args:
-            state: of `begin`, or where an earlier call ended.
+            state: state from `begin` or an earlier call.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
-            features: give what `output` makes logits of, (B, T, D), in their place.
+            features: whether to return the inputs of `output` (B, T, D) instead of logits.
 
         Raises:
-            ValueError: the state is another model's or another batch's.
+            ValueError: the state belongs to another model or has another batch size.
         """
         x, own = self._enter(tokens, state)
         y, new_state = self.decoder(x, own, pad_mask=pad_mask)
         return y if features else self.output(y), state | new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """One position: tokens (B,) and a state give logits (B, V) and the next state."""
+        """Decode step: maps tokens (B,) and a state to logits (B, V) and the next state."""
         x, own = self._enter(tokens.unsqueeze(1), state)
         y, new_state = self.decoder.step(x.squeeze(1), own)
         return self.output(y), state | new_state
 
     def state_spec(self) -> Spec:
-        """Entries of the decoding state, preceded by the context where it is fed."""
+        """Entries of the decoding state, preceded by the context with `feed_context`."""
         context = Entry("memory_context", (self.decoder.d_model,), kind="source")
         return self.decoder.state_spec() if self.context_proj is None else (context, *self.decoder.state_spec())
 
     def state_size(self, seq_len: int) -> int:
-        """Number of values in one sequence's decoding state, without the context."""
+        """Number of values in one sequence's decoding state, excluding the context."""
         return size_of(self.state_spec(), seq_len)
 
     def _enter(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

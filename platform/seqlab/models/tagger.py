@@ -13,15 +13,15 @@ from seqlab.models.encoder import Encoder
 
 
 class Tagger(nn.Module):
-    """An encoder, and a linear layer on each of its outputs: over a recurrence that reads both ways, the tagger of
-    Huang et al. 2015, "Bidirectional LSTM-CRF models for sequence tagging", section 2.2, without a CRF.
+    """Encoder with a linear layer on each output; with a bidirectional recurrence, the tagger of Huang et al. 2015,
+    "Bidirectional LSTM-CRF models for sequence tagging", section 2.2, without a CRF.
 
     Args:
-        vocab_size: number of tokens, or of features.
-        num_classes: C, or as many labels.
-        max_seq_len: the training length.
-        encoder: called with vocab_size and max_seq_len.
-        dropout: on the outputs, in training.
+        vocab_size: vocabulary size, or number of features.
+        num_classes: number C of classes or of labels.
+        max_seq_len: training sequence length in tokens.
+        encoder: factory of the encoder, called with vocab_size and max_seq_len.
+        dropout: dropout probability on the outputs, in training.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class Tagger(nn.Module):
         self.head = nn.Linear(self.encoder.d_model, num_classes)
 
     def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """inputs (B, T) tokens or (B, T, F) features, and pad_mask (B, T), True = a real token: logits (B, T, C).
+        """Logits (B, T, C) of tokens (B, T) or features (B, T, F), with pad_mask (B, T), True = a real token.
 
         Raises:
-            ValueError: as of `Encoder`.
+            ValueError: as in `Encoder.forward`.
         """
         y: Tensor = self.head(self.dropout(self.encoder(inputs, pad_mask=pad_mask)))
         return y

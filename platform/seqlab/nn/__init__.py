@@ -1,4 +1,4 @@
-"""Parts that every model shares."""
+"""Building blocks shared by all models."""
 
 from seqlab.nn.block import Block
 from seqlab.nn.embedding import ScaledEmbedding, TypedEmbedding

@@ -14,23 +14,23 @@ from seqlab.nn.residual import Residual, StochasticDepth, Sum
 
 
 class Block(nn.Module):
-    """Two branches f, the mixer and then the feed-forward, each joined to the stream x with its norms.
+    """Two branches f, the mixer and then the feed-forward, each joined to the residual stream x with its norms.
 
     "pre": x + f(norm(x)) (Xiong et al. 2020). "post": norm(x + f(x)) (Vaswani et al. 2017). "sandwich": x +
     norm(f(norm(x))) (Ding et al. 2021, "CogView"). "none": x + f(x).
 
     Args:
-        norm: called with d_model, once for each of `mixer_norm` and `ffn_norm`, and their `out` norms in a sandwich.
-        norm_place: where the norms stand.
-        ffn: called with d_model; `NoFeedForward` leaves the branch out.
-        parallel: both branches read the same norm and are added together, x + mixer(norm(x)) + ffn(norm(x)) (Wang &
+        norm: factory called with d_model for `mixer_norm`, `ffn_norm` and, with "sandwich", the norms after them.
+        norm_place: placement of the norms, as above.
+        ffn: factory of the feed-forward, called with d_model; `NoFeedForward` omits the branch.
+        parallel: whether both branches read the same norm and are summed, x + mixer(norm(x)) + ffn(norm(x)) (Wang &
             Komatsuzaki 2021, "GPT-J"; PaLM).
-        residual: called with d_model, once for each branch.
-        dropout: on both branches, in training.
-        stochastic_depth: the probability that a branch is left out for one row, in training.
+        residual: factory of the residual connection, called with d_model once per branch.
+        dropout: dropout probability on the outputs of both branches, in training.
+        stochastic_depth: probability of dropping a branch for a row, in training.
 
     Raises:
-        ValueError: parallel branches with norms after them.
+        ValueError: parallel is combined with norms after the branches.
     """
 
     def __init__(
@@ -66,23 +66,23 @@ class Block(nn.Module):
         self._norm = norm
 
     def final_norm(self) -> nn.Module:
-        """The norm after the last block where the stream itself has had none; else the identity."""
+        """Norm after the last block if blocks do not normalise the stream itself; otherwise the identity."""
         return self._norm(self.mixer.d_model) if self.norm_place in ("pre", "sandwich") else nn.Identity()
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """x (B, T, D) to (B, T, D), and the mixer's new state; the arguments are the mixer's."""
+        """Maps x (B, T, D) to (B, T, D) and the mixer's new state; arguments are as in `Mixer.forward`."""
         entered = self._before(self.mixer_norm, x)
         mixed, new_state = self.mixer(entered, state, pad_mask=pad_mask)
         return self._finish(x, entered, mixed), new_state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        """One position: x_t (B, D)."""
+        """Decode step for x_t (B, D)."""
         entered = self._before(self.mixer_norm, x_t)
         mixed, new_state = self.mixer.step(entered, state)
         return self._finish(x_t, entered, mixed), new_state
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        """The mixer's state before the first token."""
+        """Initial state of the mixer."""
         return self.mixer.init_state(batch_size, memory, memory_mask)
 
     def _finish(self, x: Tensor, entered: Tensor, mixed: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Token embeddings that are more than a table.
+"""Token embeddings with scaling or token types.
 
 B batch, T length, D d_model.
 """
@@ -24,22 +24,23 @@ class ScaledEmbedding(nn.Embedding):
 
 
 class TypedEmbedding(nn.Embedding):
-    """Sum of a token's vector and its type's: which of two texts it is in (Devlin et al. 2019, "BERT", figure 2)."""
+    """Sum of token and type embeddings; the type is the index of the token's segment (Devlin et al. 2019, "BERT",
+    figure 2)."""
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
         super().__init__(vocab_size, d_model)
         self.types = nn.Embedding(2, d_model)
 
     def forward(self, tokens: Tensor, token_types: Tensor | None = None) -> Tensor:
-        """tokens and token_types (B, T), 0 or 1, all 0 where there are none: (B, T, D)."""
+        """Embeds tokens (B, T) with token_types (B, T), 0 or 1, None = all 0: (B, T, D)."""
         types = torch.zeros_like(tokens) if token_types is None else token_types
-        # In this order: of a table that is divided over ranks torch 2.11 cannot add to what it gives.
+        # The order matters: torch 2.11 cannot add to the output of a table sharded over ranks.
         y: Tensor = self.types(types) + super().forward(tokens)
         return y
 
 
 def embedding_for(positions: PositionalEncoding, otherwise: type[nn.Embedding]) -> type[nn.Embedding]:
-    """The embedding class of an encoding's paper; `otherwise` where it makes no difference to the encoding."""
+    """Embedding class used in an encoding's paper; `otherwise` if the encoding does not prescribe scaling."""
     if positions.scales_embeddings is None:
         return otherwise
     return ScaledEmbedding if positions.scales_embeddings else nn.Embedding

@@ -13,11 +13,11 @@ from seqlab.nn.heads import part_of
 
 
 class FeedForward(nn.Module, ABC):
-    """Acts on each position alone: (..., D) to (..., D). Its `cuts` and `cut` are as a mixer's."""
+    """Acts on each position independently: (..., D) to (..., D). `cuts` and `cut` are as in `Mixer`."""
 
 
 class NoFeedForward(FeedForward):
-    """A block that only mixes. The block leaves the whole branch out, its norm and residual too."""
+    """No feed-forward: the block omits the whole branch, including its norm and residual."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -27,12 +27,12 @@ class TwoLayers(FeedForward):
     """down(activation(up(x))) (Vaswani et al. 2017, equation 2).
 
     Args:
-        d_ff: inner width; None = ratio d_model, rounded.
+        d_ff: inner width; None = ratio * d_model, rounded.
         bias: whether both layers have biases.
-        ratio: of the inner width to d_model, where d_ff is None.
+        ratio: ratio of the inner width to d_model; used if d_ff is None.
 
     Raises:
-        ValueError: an inner width below 1.
+        ValueError: the inner width is below 1.
     """
 
     cuts: ClassVar[Cuts] = {"up_proj": "columns", "down_proj": "rows"}
@@ -74,8 +74,8 @@ class GELU(TwoLayers):
     """gelu(x) (Hendrycks & Gimpel 2016).
 
     Args:
-        exact: x Phi(x) as in BERT; False is the tanh approximation of GPT-2.
-        d_ff, bias, ratio: as `TwoLayers` takes them.
+        exact: True = x Phi(x), as in BERT; False = the tanh approximation, as in GPT-2.
+        d_ff, bias, ratio: inner width, biases and width ratio, as in `TwoLayers`.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class SwiGLU(FeedForward):
     """down(silu(gate(x)) * up(x)), without biases (Shazeer 2020).
 
     Args:
-        d_ff: inner width; None = 8/3 d_model rounded up to a multiple of 8, as many parameters as GELU at 4 d_model.
+        d_ff: inner width; None = 8/3 d_model rounded up to a multiple of 8, which matches GELU at 4 d_model in
+            parameters.
     """
 
     cuts: ClassVar[Cuts] = {"gate_proj": "columns", "up_proj": "columns", "down_proj": "rows"}

@@ -1,4 +1,4 @@
-"""The kernels of flash-linear-attention (Yang & Zhang 2024), where that package is installed, for `matrix_recurrence`.
+"""Optional kernels of flash-linear-attention (Yang & Zhang 2024) for `matrix_recurrence`, if the package is installed.
 
 B batch, T length, H heads, K key width, V value width.
 """
@@ -17,15 +17,15 @@ WIDEST_KEY = 256
 
 
 def usable(updates: Updates) -> bool:
-    """True if there is a kernel: on a CUDA device, in half precision (in float32 the kernels multiply in TF32, which
-    keeps no float32 tolerance), with no `read` or `erase`."""
+    """True if a kernel applies: on a CUDA device, in half precision (in float32 the kernels multiply in TF32, which
+    misses float32 tolerances), without `read` or `erase`."""
     half = updates.v.dtype in (torch.float16, torch.bfloat16)
     plain = updates.read is None and updates.q.shape[-1] <= WIDEST_KEY
     return updates.v.is_cuda and half and plain and _installed()
 
 
 def run(updates: Updates, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence from `state` (B, H, K, V): o (B, T, H, V) and the last matrix."""
+    """Runs the recurrence from `state` (B, H, K, V); returns o (B, T, H, V) and the last matrix."""
     dtype, heads = updates.v.dtype, updates.v.shape[:3]
     wide = torch.promote_types(dtype, torch.float32)
     q, k, v = updates.q.to(dtype), updates.k.to(dtype), updates.v

@@ -1,4 +1,4 @@
-"""Heads: their counts, tensors with a dimension for them, and keys and values that several of them share.
+"""Attention heads: checks of their counts, reshaping, and repetition of shared keys and values.
 
 B batch, T query length, S key length, H heads, K head_dim.
 """
@@ -10,15 +10,15 @@ from torch import Tensor
 
 
 def check_heads(num_heads: int, width: int, what: str = "d_model") -> None:
-    """Raises ValueError where `num_heads` heads do not divide a width evenly."""
+    """Raises ValueError if `num_heads` does not divide a width."""
     if num_heads < 1 or width % num_heads:
         raise ValueError(f"num_heads must divide {what}, got num_heads {num_heads} and {what} {width}")
 
 
 def repeat_heads(kv: Tensor, num_heads: int) -> Tensor:
-    """kv (B, num_kv_heads, S, K) as (B, num_heads, S, K): query head h reads h // (num_heads / num_kv_heads).
+    """Repeats kv (B, num_kv_heads, S, K) to (B, num_heads, S, K): query head h reads h // (num_heads / num_kv_heads).
 
-    Not by repeat_interleave, whose strides torch.export cannot tell for every S.
+    Avoids repeat_interleave, whose strides torch.export cannot determine for every S.
     """
     group = num_heads // kv.shape[1]
     if group == 1:
@@ -27,7 +27,8 @@ def repeat_heads(kv: Tensor, num_heads: int) -> Tensor:
 
 
 def check_grouped_heads(d_model: int, num_heads: int, num_kv_heads: int, head_dim: int | None = None) -> None:
-    """Raises ValueError where key-value heads do not divide heads, or heads d_model while that gives `head_dim`."""
+    """Raises ValueError if num_kv_heads does not divide num_heads or, with head_dim None, num_heads does not divide
+    d_model."""
     if num_heads < 1 or head_dim is None:
         check_heads(num_heads, d_model)
     if num_kv_heads < 1 or num_heads % num_kv_heads:
@@ -37,10 +38,10 @@ def check_grouped_heads(d_model: int, num_heads: int, num_kv_heads: int, head_di
 
 
 def part_of(count: int, ranks: int, what: str) -> int:
-    """Number of the `count` heads or channels that each rank of a cut layer has.
+    """Number of heads or channels per rank, out of `count`, in a tensor-parallel layer.
 
     Raises:
-        ValueError: the ranks do not divide them.
+        ValueError: `ranks` does not divide `count`.
     """
     if count % ranks:
         raise ValueError(f"{what} {count} cannot be shared evenly by {ranks} ranks; give --tp a number that divides it")

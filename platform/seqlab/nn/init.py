@@ -11,9 +11,9 @@ from seqlab.nn.embedding import ScaledEmbedding
 
 
 def init_gpt2(model: nn.Module, num_layers: int) -> None:
-    """Linear and embedding weights from N(0, 0.02), biases zero; what writes to the residual stream (`out_proj`,
-    `down_proj`) is scaled by 1/sqrt(2 num_layers) (Radford et al. 2019, section 2.3). A `ScaledEmbedding` is as
-    `init_transformer` has it. Recurrent cells keep PyTorch's own initialisation.
+    """Initialises linear and embedding weights from N(0, 0.02) and biases to zero. Layers that write to the residual
+    stream (`out_proj`, `down_proj`) are scaled by 1/sqrt(2 num_layers) (Radford et al. 2019, section 2.3). A
+    `ScaledEmbedding` is initialised as in `init_transformer`. Recurrent cells keep PyTorch's initialisation.
     """
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
@@ -27,10 +27,10 @@ def init_gpt2(model: nn.Module, num_layers: int) -> None:
 
 
 def init_transformer(model: nn.Module) -> None:
-    """Linear weights by Glorot & Bengio 2010, uniform, biases zero; embeddings from N(0, 1/d_model), to be scaled by
-    sqrt(d_model) (Vaswani et al. 2017, section 3.4, and their code). Where tokens are not scaled, their embeddings and
-    those of their positions have a standard deviation of 0.02 (Devlin et al. 2019, "BERT", and their code). Recurrent
-    cells keep PyTorch's own."""
+    """Initialises linear weights uniformly (Glorot & Bengio 2010), biases to zero, and embeddings from N(0, 1/d_model),
+    to be scaled by sqrt(d_model) (Vaswani et al. 2017, section 3.4, and their code). Unscaled token embeddings and
+    their position embeddings have a standard deviation of 0.02 (Devlin et al. 2019, "BERT", and their code). Recurrent
+    cells keep PyTorch's initialisation."""
     unscaled = _unscaled(model)
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -42,7 +42,7 @@ def init_transformer(model: nn.Module) -> None:
 
 
 def _unscaled(model: nn.Module) -> set[nn.Module]:
-    """Modules that embed tokens and positions in those parts of a model that do not scale their tokens."""
+    """Token and position embedding modules in the parts of a model whose token embeddings are not scaled."""
     found: set[nn.Module] = set()
     for part in model.modules():
         embedding = getattr(part, "embedding", None)
@@ -52,11 +52,11 @@ def _unscaled(model: nn.Module) -> set[nn.Module]:
 
 
 def uniform_rates(size: int) -> Tensor:
-    """(size,) rates of decay of a state space, uniform in 1 .. 16 (Gu & Dao 2023, section 3.6, and their code)."""
+    """Decay rates (size,) of a state space model, uniform in 1 .. 16 (Gu & Dao 2023, section 3.6, and their code)."""
     return torch.empty(size).uniform_(1.0, 16.0)
 
 
 def log_uniform_steps(size: int) -> Tensor:
-    """(size,) biases whose softplus, the step, is log-uniform in 0.001 .. 0.1 (as above)."""
+    """Biases (size,) whose softplus, the step size, is log-uniform in 0.001 .. 0.1 (same source)."""
     step = torch.empty(size).uniform_(math.log(0.001), math.log(0.1)).exp()
     return step + torch.log(-torch.expm1(-step))

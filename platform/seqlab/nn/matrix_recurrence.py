@@ -1,11 +1,11 @@
-"""The recurrence of a matrix over time that linear attention in all its forms is: chunk by chunk, and step by step.
+"""The matrix-valued recurrence behind all forms of linear attention, computed in chunks or step by step.
 
     S_t = diag(exp(log_decay_t)) S_{t-1} + erase_t (read_t^T S_{t-1}) + k_t v_t^T,    o_t = S_t^T q_t
 
-A rule is a choice of what is given: no decay is linear attention (Katharopoulos et al. 2020), one a head RetNet and
-Mamba-2, one a channel gated linear attention (Yang et al. 2023); with `beta` it is the delta rule (Yang et al. 2024),
-which writes beta_t k_t (v_t - found)^T, found being what the decayed matrix held at k_t; with `read` and `erase` it is
-RWKV-7 (Peng et al. 2025).
+The inputs select the rule: no decay is linear attention (Katharopoulos et al. 2020), a decay per head is RetNet and
+Mamba-2, and a decay per channel is gated linear attention (Yang et al. 2023). With `beta` it is the delta rule (Yang et
+al. 2024), which writes beta_t k_t (v_t - found)^T, where `found` is the decayed matrix read at k_t. With `read` and
+`erase` it is RWKV-7 (Peng et al. 2025).
 
 B batch, T length, H heads, K key width, V value width, N chunks, C chunk length.
 """
@@ -24,7 +24,7 @@ from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.nn.updates import Updates
 
-CHUNK = 64  # the longest; a power of two
+CHUNK = 64  # longest chunk; a power of two
 SHORTEST_CHUNK = 16
 SAFE_RANGE = 40.0  # exp(40) times a number leaves it well within float32
 
@@ -39,13 +39,12 @@ def matrix_recurrence(
 ) -> tuple[Tensor, Tensor]:
     """Runs the recurrence from `state` (B, H, K, V), in at least float32.
 
-    In chunks here, with matrix products inside a chunk and a loop over chunks only; by flash-linear-attention's kernels
-    where `fla.usable`.
+    Uses matrix products within a chunk and a loop over chunks, or flash-linear-attention's kernels if `fla.usable`.
 
     Args:
-        real: (B, T) bool; what is not real leaves the matrix as it is.
-        single: T is 1, and the one step is taken as it stands.
-        strongest: the lowest that a channel's own `log_decay` can be, where that is known; it saves work.
+        real: (B, T) bool, True = a real token; padding leaves the matrix unchanged.
+        single: whether T is 1, so that a single step is computed directly.
+        strongest: known lower bound of a per-channel `log_decay`, which saves work; -inf = unknown.
 
     Returns:
         o (B, T, H, V) and the last matrix, in the dtype of `state`.
@@ -76,7 +75,7 @@ def over_time(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tenso
 
 
 def step_by_step(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
-    """`over_time`, one step after the other."""
+    """Sequential reference version of `over_time`."""
     given = {name: x for name, x in _without_beta(updates)._asdict().items() if x is not None}
 
     def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
@@ -99,7 +98,7 @@ def _only_real(updates: Updates, real: Tensor) -> Updates:
 
 
 def _without_beta(updates: Updates) -> Updates:
-    """The delta rule as a write of beta k (v - found)^T, where `read` finds."""
+    """Rewrites the delta rule as a write of beta k (v - found)^T, where `found` is the matrix read at `read`."""
     if updates.beta is None:
         return updates
     k, read = updates.beta * updates.k, updates.log_decay.exp() * updates.k
@@ -107,7 +106,7 @@ def _without_beta(updates: Updates) -> Updates:
 
 
 def _step(now: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The equation: the next matrix (B, H, K, V), and o (B, H, V)."""
+    """One step of the recurrence: the next matrix (B, H, K, V), and o (B, H, V)."""
     v, decayed = now.v, matrix * now.log_decay.exp().unsqueeze(-1)
     if now.read is not None:
         found = _read(matrix, now.read)
@@ -120,27 +119,27 @@ def _step(now: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _read(matrix: Tensor, q: Tensor) -> Tensor:
-    """S^T q, (B, H, V). Not as a matrix product, which no exporter can write in a loop for any batch size."""
+    """S^T q, (B, H, V). Avoids a matrix product, which exporters cannot write in a loop for any batch size."""
     return (matrix * q.unsqueeze(-1)).sum(dim=-2)
 
 
 def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
-    """All chunks at once, but for the matrix at their starts.
+    """Chunk-parallel form: all chunks at once, except for the matrix at their starts.
 
-    Step by step a sequence is T small products, one after the other. In N chunks it is a few large ones: what each
-    query finds of the writes of its own chunk (C x C scores, as in attention), what it finds of the matrix at the start
-    of the chunk, and what the chunk has added by its end. Only that matrix goes from chunk to chunk, in a loop of N.
-    The decay between two tokens is the difference of two running sums of its logarithm.
+    Step by step, a sequence takes T small sequential products. In N chunks it takes a few large ones: each query's read
+    of the writes in its own chunk (C x C scores, as in attention), its read of the matrix at the start of the chunk,
+    and the chunk's total update. Only the matrix is passed from chunk to chunk, in a loop of length N. The log-decay
+    between two tokens is the difference of two cumulative sums.
 
-    Without `read` a write is known at once. With it, it depends on what earlier ones of the chunk left: in a chunk that
-    starts with S, what token t finds is u_t = S_{t-1}^T read_t, and S_t is S decayed plus the
-    sum over i <= t of (k_i v_i^T + erase_i u_i^T) decayed. So u solves a triangular system over the chunk (the WY
-    form of Yang et al. 2024, section 3), and is linear in S: u = `by_start` S + `by_chunk`.
+    Without `read`, the writes are known in advance. With `read`, a write depends on the earlier writes of the chunk. In
+    a chunk that starts with S, token t reads u_t = S_{t-1}^T read_t, and S_t is the decayed S plus the decayed sum over
+    i <= t of k_i v_i^T + erase_i u_i^T. So u solves a triangular system over the chunk (the WY form of Yang et al.
+    2024, section 3), and is linear in S: u = `by_start` S + `by_chunk`.
     """
     length = updates.v.shape[1]
     cut = updates.each(_cut)  # (B, H, N, C, ...) each
     q, k, v = cut.q, cut.k, cut.v
-    log = cut.log_decay.cumsum(dim=-2)  # up to and with each token
+    log = cut.log_decay.cumsum(dim=-2)  # up to and including each token
     after = (log[..., -1:, :] - log).exp()  # from each token to the end of its chunk
     decay = log[..., -1:, :].exp().mT  # of a whole chunk: (B, H, N, K or 1, 1)
     # Keys (B, H, N, K, C) as the end of the chunk sees them, and queries as its start does.
@@ -152,13 +151,13 @@ def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor
         before = F.pad(log[..., :-1, :], (0, 0, 1, 0))
         # The delta rule adds at k what it finds at -read.
         read, written = (-cut.read, [k]) if cut.erase is None else (cut.read, [k, cut.erase])
-        # Token t reads what decayed up to t - 1, as a query of the token before it would.
+        # Token t reads the matrix decayed up to t - 1, as a query at the previous token would.
         ahead = F.pad(read[..., 1:, :], (0, 0, 0, 1))
         scores = _scores(torch.stack((q, ahead), dim=-2), torch.stack(written, dim=-2), log, strongest)
         found = F.pad(scores[..., :-1, 1, :, :], (0, 0, 0, 0, 1, 0))
         erase_end = k_end if cut.erase is None else (cut.erase * after).mT
 
-        # u = read S + found_k v + found_erase u: unit lower triangular in u, of which both parts are solved at once.
+        # u = read S + found_k v + found_erase u: a unit lower triangular system in u; both parts are solved at once.
         right = torch.cat((read * before.exp(), found[..., 0] @ v), dim=-1)
         solved = torch.linalg.solve_triangular(-found[..., -1], right, upper=False, unitriangular=True)
         by_start, by_chunk = solved.split((k.shape[-1], v.shape[-1]), dim=-1)
@@ -185,18 +184,18 @@ def _cut(x: Tensor) -> Tensor:
 
 
 def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
-    """Scores of X readers a token, x (..., C, X, K), on Y writers a token, y (..., C, Y, K), in a chunk.
+    """Scores of X readers per token, x (..., C, X, K), with Y writers per token, y (..., C, Y, K), in a chunk.
 
     Returns:
-        (..., C, X, C, Y): at t, i the sum over channels of x_t y_i exp(log_t - log_i) for i <= t, and 0 above. The
-        logs fall with time, so that no exponent that counts is above 0, however strong the decay.
+        (..., C, X, C, Y): at t, i the sum over channels of x_t y_i exp(log_t - log_i) for i <= t, and 0 for i > t. The
+        logs decrease with time, so no exponent that counts is above 0, however strong the decay.
     """
     size = log.shape[-2]
     if log.shape[-1] == 1:
         weights = (log - log.mT).tril().exp().tril()
         return _products(x, y) * weights[..., :, None, :, None]
     if size > 1 and size * -strongest > SAFE_RANGE:
-        # A pair across the middle goes through it: from y down to there, and from there down to x.
+        # Pairs across the middle are factored there: decay from y to the middle, then from the middle to x.
         x, y = torch.unflatten(x, -3, (2, -1)), torch.unflatten(y, -3, (2, -1))
         log = torch.unflatten(log, -2, (2, -1)).unsqueeze(-2)
         (log_0, log_1), x_1, y_0 = log.unbind(-4), x.select(-4, 1), y.select(-4, 0)
@@ -210,6 +209,28 @@ def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
 
 
 def _products(x: Tensor, y: Tensor) -> Tensor:
-    """(..., C, X, K) and (..., C, Y, K) to (..., C, X, C, Y): the product of each pair."""
+    """Inner products of all pairs: (..., C, X, K) and (..., C, Y, K) to (..., C, X, C, Y)."""
     flat = x.flatten(-3, -2) @ y.flatten(-3, -2).mT  # (..., C X, C Y)
     return torch.unflatten(torch.unflatten(flat, -1, y.shape[-3:-1]), -3, x.shape[-3:-1])
+
+
+def recurrence_flops(new: int, keys: int, values: int, *, triangular: bool = False, writers: int = 0) -> int:
+    """FLOPs of one head over `new` tokens in chunks, excluding the solution of the triangular system.
+
+    Args:
+        keys, values: key width K and value width V.
+        triangular: whether scores are computed below the diagonal only, as for a per-channel decay.
+        writers: number of write vectors per token if the matrix is read before the write; 0 = it is not read.
+    """
+    if new == 1:  # write and output read, plus the read before the write and the erase
+        return 2 * keys * values * (2 + writers)
+    size = SHORTEST_CHUNK
+    while size < min(new, CHUNK):
+        size *= 2
+    pairs = size * (size + 1) // 2 if triangular else size * size
+    if not writers:
+        chunk = pairs * keys + size * size * values + 2 * size * keys * values
+    else:
+        chunk = 2 * writers * pairs * keys + size * size * (3 * values + keys)
+        chunk += size * keys * (3 * values + keys) + keys * keys * values
+    return 2 * -(-new // size) * chunk

@@ -1,4 +1,4 @@
-"""Normalisation layers, and normalisation head by head. A model's norm is a factory called with d_model."""
+"""Normalisation layers, including per-head normalisation. A model's norm is a factory called with d_model."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class RMSNorm(nn.RMSNorm, Norm):
 
 
 class HeadNorm(nn.Module):
-    """Each head's mean 0 and variance 1, then scale and shift, channel by channel: group normalisation (Wu & He 2018)
-    of one position, with a group a head.
+    """Mean 0 and variance 1 per head, then scale and shift per channel: group normalisation (Wu & He 2018) at each
+    position, with one group per head.
 
     Args:
-        bias: whether it shifts.
+        bias: whether there is a learned shift.
     """
 
     def __init__(self, num_heads: int, head_dim: int, *, eps: float = 1e-5, bias: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Functions that lose no digits where the obvious formula does, in any runtime."""
+"""Numerically stable versions of functions whose obvious formulas lose precision, for any runtime."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from seqlab.nn.operation import operation
 
 
 def expm1(x: Tensor) -> Tensor:
-    """e^x - 1 for x <= 0. As it stands it cancels near 0. tanh does not, and runtimes without expm1 have it."""
+    """e^x - 1 for x <= 0, via tanh: this avoids cancellation near 0 and works in runtimes without expm1."""
     t = torch.tanh(x / 2)
     return 2 * t / (1 - t)
 
 
 def logsigmoid(x: Tensor) -> Tensor:
-    """log(1 / (1 + e^-x)). PyTorch exports its own as the logarithm of a sigmoid, which is rounded to 1 for large x."""
+    """log(1 / (1 + e^-x)). PyTorch exports its own as log(sigmoid(x)), in which sigmoid rounds to 1 for large x."""
     # From 40 on, softplus is its argument in float64 too.
     return -F.softplus(-x, threshold=40)
 
 
 @operation
 def raised(x: Tensor) -> Tensor:
-    """A parameter from which a recurrence makes what it raises to high powers: exponentials and sines of it must be as
-    precise as PyTorch's are."""
+    """Marks a parameter whose exponentials and sines a recurrence raises to high powers: a runtime must compute these
+    as precisely as PyTorch does."""
     return x
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """x in float32, or in float64 where it is that."""
+    """x in at least float32; float64 stays float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Turns autocast off, to keep the precision inside: an error of one step would carry over to all later ones."""
-    mixed = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)  # of which it knows nothing
+    """Disables autocast inside a recurrence, in which a rounding error would affect all later steps."""
+    mixed = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)  # no autocast on meta
     return torch.autocast(x.device.type, enabled=False) if mixed else nullcontext()

@@ -1,8 +1,8 @@
-"""Operations that another runtime may compute in its own way.
+"""Operations that another runtime may implement differently.
 
-To a block an operation is a function like any other: a fused kernel or a parallel form, with gradients. Code that
-captures a model for another runtime opens `lowered` meanwhile, with that runtime's function for each operation that it
-could not express.
+To a block an operation is an ordinary function: a fused kernel or a parallel form, with gradients. Code that captures a
+model for another runtime does so inside `lowered`, which substitutes that runtime's function for each operation that it
+cannot express.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _lowerings: ContextVar[Lowerings | None] = ContextVar("_lowerings", default=None
 
 
 def operation(function: Callable[P, R]) -> Callable[P, R]:
-    """Makes an operation of a function or a method: `function` itself, unless a lowering of it is open."""
+    """Decorator that makes a function or method an operation: it runs as is unless a lowering of it is active."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        # `torch.compile` lowers by itself, and would break its graph here.
+        # `torch.compile` does its own lowering, and the context variable would cause a graph break.
         lowerings = None if torch.compiler.is_dynamo_compiling() else _lowerings.get()
         chosen: Callable[..., R] = function if lowerings is None else lowerings.get(call, function)
         return chosen(*args, **kwargs)
@@ -37,14 +37,14 @@ def operation(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def plain(operation: Callable[P, R]) -> Callable[P, R]:
-    """The function that computes an operation where no lowering of it is open."""
+    """Original function of an operation, used when no lowering is active."""
     function: Callable[P, R] = unwrap(operation)
     return function
 
 
 @contextmanager
 def lowered(lowerings: Lowerings) -> Iterator[None]:
-    """While open, each operation is computed by its function in `lowerings`, which takes and returns the same."""
+    """Context in which each operation runs its function in `lowerings`, which has the same signature."""
     token = _lowerings.set(lowerings)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Padding: which tokens are real, where they stand, and rows turned so that they begin with these.
+"""Padding: counts and positions of real tokens, and rotation of rows so that they start with real tokens.
 
 B batch, T length, D channels.
 """
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 def count_real(pad_mask: Tensor | None, x: Tensor) -> Tensor:
-    """(B,) int64: how many tokens of x (B, T, ...) are real."""
+    """Number of real tokens per row of x (B, T, ...), (B,) int64."""
     if pad_mask is None:
         return torch.full((x.shape[0],), x.shape[1], dtype=torch.int64, device=x.device)
     return pad_mask.sum(dim=1)
 
 
 def real_positions(start: Tensor | None, pad_mask: Tensor | None, x: Tensor) -> Tensor:
-    """The position of each token of x (B, T, ...), counting real tokens only, from `start` (B,) or from 0.
+    """Position of each token of x (B, T, ...), counting real tokens only, from `start` (B,) or from 0.
 
-    A pad has no position of its own, so a row that is full can have more of them: it repeats that of the real token
-    before it, in this call or an earlier one, and 0 where there is none.
+    A pad repeats the position of the last real token before it, in this call or an earlier one, or 0 if there is no
+    such token. Padding therefore never exceeds a length limit that the real tokens respect.
 
     Returns:
         (B, T) int64, or (1, T) where every row is the same.
@@ -33,14 +33,14 @@ def real_positions(start: Tensor | None, pad_mask: Tensor | None, x: Tensor) -> 
 
 
 def leading_pads(pad_mask: Tensor) -> Tensor:
-    """(B,) int64: how many pads each row of pad_mask (B, T) begins with; T where it is all pads."""
+    """Number of leading pads per row of pad_mask (B, T), (B,) int64; T for a row of padding only."""
     return (pad_mask.cumsum(dim=1) == 0).sum(dim=1)
 
 
 def rotate_rows(x: Tensor, places: Tensor) -> Tensor:
-    """x (B, T, ...) with row b rotated left by places[b], -T..T; a negative number rotates right.
+    """Rotates row b of x (B, T, ...) left by places[b], in -T..T; a negative number rotates right.
 
-    Rotated by its leading pads a row begins with its real tokens; rotated by minus as many it is as it was.
+    Rotating a row by its number of leading pads moves its real tokens to the front; the negative number undoes this.
     """
     size = x.shape[1]
     source = torch.arange(size, device=x.device) + places.unsqueeze(1)
@@ -50,12 +50,12 @@ def rotate_rows(x: Tensor, places: Tensor) -> Tensor:
 
 
 def is_real(x: Tensor, length: Tensor) -> Tensor:
-    """(B, T, 1) bool: which of x (B, T, ...) are among the first `length` (B,) of their row."""
+    """Mask (B, T, 1) bool of the first `length` (B,) positions of each row of x (B, T, ...)."""
     return (torch.arange(x.shape[1], device=x.device) < length.unsqueeze(1)).unsqueeze(-1)
 
 
 def identity_at_pads(a: Tensor, b: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The factors and inputs (B, T, D) of h' = a h + b, 1 and 0 where a row has ended."""
+    """Sets the factors a and inputs b (B, T, D) of h' = a h + b to 1 and 0 after the end of each row."""
     if length is None:
         return a, b
     real = is_real(b, length)

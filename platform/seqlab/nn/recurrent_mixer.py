@@ -1,4 +1,4 @@
-"""Mixers that carry a state over time, and what padding is to them: the identity.
+"""Mixers that carry a state over time, for which padding is the identity.
 
 B batch, T length, D d_model.
 """
@@ -14,13 +14,13 @@ from seqlab.nn.padding import is_real, leading_pads, rotate_rows
 
 
 class AlignedMixer(Mixer):
-    """A mixer that sees no leading pads: its rows are rotated past them, and the outputs back."""
+    """Mixer whose implementation never sees leading padding: rows are rotated past it, and outputs rotated back."""
 
     @abstractmethod
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
-        """`forward` of x (B, T, D) whose rows begin with their real tokens: `length` (B,) int64 of them, or all.
+        """Implements `forward` for x (B, T, D) whose rows start with `length` (B,) int64 real tokens; None = all T.
 
-        Outputs at pads may be anything; the new state is the one after the last real token. Where the mixer is not
+        Outputs at padding are arbitrary. The new state is the state after the last real token. If the mixer is not
         causal, both states are empty.
         """
 
@@ -35,24 +35,24 @@ class AlignedMixer(Mixer):
 
 
 class RecurrentMixer(AlignedMixer):
-    """A mixer whose two forms are one function of a sequence and the state before it: `step` is `mix` of one position.
+    """Mixer whose two forms share one function of a sequence and a state: `step` is `mix` over one position.
 
     Attributes:
-        looks_back: whether it looks back a fixed number of places (a short convolution, a token shift).
+        looks_back: whether it reads a fixed number of previous inputs (a short convolution, a token shift).
     """
 
     looks_back: bool = False
 
     @abstractmethod
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        """All positions at once.
+        """Processes all positions at once.
 
         Args:
             x: (B, T, D).
-            state: where it starts.
-            real: (B, T) bool; what is not real leaves the state as it is. None = all are. Where `looks_back`, rows
-                begin with their real tokens.
-            single: T is 1, and no loop is wanted.
+            state: initial state.
+            real: (B, T) bool, True = a real token; padding leaves the state unchanged. None = all are real. With
+                `looks_back`, padding is trailing only.
+            single: whether T is 1, so that no loop over time is needed.
 
         Returns:
             y (B, T, D) and the new state.
@@ -61,7 +61,7 @@ class RecurrentMixer(AlignedMixer):
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if self.looks_back or pad_mask is None:
             return super().forward(x, state, pad_mask=pad_mask)
-        # What leaves the state as it is does so wherever it stands: no row is turned.
+        # Padding leaves the state unchanged wherever it occurs, so rows need no rotation.
         return self.mix(x, self.init_state(x.shape[0]) if state is None else state, pad_mask, single=False)
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:

@@ -19,7 +19,7 @@ class Sum(Residual):
     """x + scale y (He et al. 2016).
 
     Args:
-        scale: 1 as in most models; 1/sqrt(2 num_layers) and the like keep a deep stack's variance.
+        scale: factor on the branch; 1 in most models, 1/sqrt(2 num_layers) to preserve variance in a deep stack.
     """
 
     def __init__(self, d_model: int, *, scale: float = 1.0) -> None:
@@ -31,10 +31,10 @@ class Sum(Residual):
 
 
 class LayerScale(Residual):
-    """x + gain * y with a learned gain a channel (Touvron et al. 2021, "CaiT", section 2.2).
+    """x + gain * y with a learned gain per channel (Touvron et al. 2021, "CaiT", section 2.2).
 
     Args:
-        initial: of every gain.
+        initial: initial value of every gain.
     """
 
     def __init__(self, d_model: int, *, initial: float = 0.1) -> None:
@@ -46,7 +46,7 @@ class LayerScale(Residual):
 
 
 class NoResidual(Residual):
-    """y alone: what the stream would be without residual connections."""
+    """y alone: no residual connection."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
@@ -56,10 +56,10 @@ class NoResidual(Residual):
 
 
 class StochasticDepth(nn.Module):
-    """Zeros a whole row of y (B, ..., D) with probability p, in training, and scales the others up (Huang et al. 2016).
+    """Zeros a whole row of y (B, ..., D) with probability p in training, and rescales the rest (Huang et al. 2016).
 
     Args:
-        p: in [0, 1).
+        p: drop probability, in [0, 1).
     """
 
     def __init__(self, p: float) -> None:

@@ -1,4 +1,4 @@
-"""A recurrence over time, one step after the other."""
+"""Sequential recurrence over time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Step = Callable[[Carry, tuple[Tensor, ...]], tuple[Carry, Tensor]]
 
 @operation
 def scan_over_time(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Carry]:
-    """Runs `step` over dimension 1 of the inputs: a loop that an exporter can write as one node, of any length.
+    """Runs `step` over dimension 1 of the inputs: a loop of any length that an exporter can write as one node.
 
     Args:
-        step: the carry and the inputs of one step, (B, ...) each, to the next carry and the output (B, ...).
-        carry: batch first.
-        inputs: (B, T, ...) each, T at least 1.
+        step: maps the carry and the inputs of one step, (B, ...) each, to the next carry and the output (B, ...).
+        carry: initial carry, batch first.
+        inputs: tensors (B, T, ...), T at least 1.
 
     Returns:
-        the outputs (B, T, ...) and the last carry.
+        the outputs (B, T, ...) and the final carry.
     """
     collected = []
-    # Indexed one by one, each step's gradient would be as long as the sequence.
+    # With indexing instead of `unbind`, each step's gradient would be as long as the sequence.
     for now in zip(*(x.unbind(1) for x in inputs), strict=True):
         carry, output = step(carry, now)
         collected.append(output)

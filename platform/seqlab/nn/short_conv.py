@@ -12,13 +12,13 @@ from seqlab.mixer import Entry
 
 
 def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Inputs visible from x (B, T, D): x itself after the inputs before it, `state` (B, R, D).
+    """Prepends the previous inputs, `state` (B, R, D), to x (B, T, D).
 
     Args:
-        length: (B,) int64, how many inputs of each row of x are real, the first ones; None = all.
+        length: (B,) int64, number of real inputs at the start of each row of x; None = all.
 
     Returns:
-        history (B, R + T, D), and the next state, the last R real inputs.
+        history (B, R + T, D) and the next state, the last R real inputs.
     """
     history = torch.cat((state, x), dim=1)
     if length is None:
@@ -28,14 +28,14 @@ def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tu
 
 
 class ShortConv(nn.Module):
-    """A depthwise causal convolution over time (Fu et al. 2023, "H3"; Mamba, DeltaNet): output t is a weighted sum of
+    """Depthwise causal convolution over time (Fu et al. 2023, "H3"; Mamba, DeltaNet): output t is a weighted sum of
     inputs t - W + 1 .. t, channel by channel.
 
-    Its state is the last W - 1 inputs, `entry`, at first zeros.
+    The state, declared by `entry`, holds the last W - 1 inputs and is initially zero.
 
     Args:
-        channels: D.
-        width: W, at least 2.
+        channels: number of channels D.
+        width: kernel width W, at least 2.
         bias: whether each channel has a bias.
     """
 
@@ -47,19 +47,19 @@ class ShortConv(nn.Module):
         self.conv = nn.Conv1d(channels, channels, width, groups=channels, bias=bias)
 
     def forward(self, x: Tensor, state: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """x (B, T, D) whose rows begin with their real inputs, `length` (B,) of them or all: y (B, T, D) and the
+        """Convolves x (B, T, D), whose rows start with `length` (B,) real inputs, None = all T: y (B, T, D) and the
         next state."""
         history, new_state = extend_history(state, x, length)
         y: Tensor = self.conv(history.transpose(1, 2)).transpose(1, 2)  # over time in (B, D, W - 1 + T)
         return y, new_state
 
     def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One input: x_t (B, D) and the state give y_t (B, D) and the next state."""
+        """Decode step: maps x_t (B, D) and a state to y_t (B, D) and the next state."""
         window = torch.cat((state, x_t.unsqueeze(1)), dim=1)
         y_t = (window.transpose(1, 2) * self.conv.weight.squeeze(1)).sum(dim=-1)
         return y_t if self.conv.bias is None else y_t + self.conv.bias, window[:, 1:]
 
     @property
     def entry(self) -> Entry:
-        """Its state, `conv (B, W - 1, D)`."""
+        """State entry `conv (B, W - 1, D)`."""
         return Entry("conv", (self.width - 1, self.conv.weight.shape[0]), kind="window")

@@ -1,4 +1,4 @@
-"""A stack of blocks whose states are one flat state."""
+"""A stack of blocks with one flat joint state."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MixerFactory = Callable[[int, int], Mixer]
 
 
 def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> Iterator[MixerFactory]:
-    """Factories of the layers' mixers, one by one: a list is repeated over the layers (a hybrid stack).
+    """Mixer factory of each layer; a list is repeated over the layers (a hybrid stack).
 
     Raises:
-        ValueError: it is longer than the stack, or one of both is empty.
+        ValueError: the list is empty or longer than the stack, or num_layers is below 1.
     """
     pattern = mixer if isinstance(mixer, list) else [mixer]
     if num_layers < 1 or not 1 <= len(pattern) <= num_layers:
@@ -32,21 +32,21 @@ def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> Iter
 
 
 class Stack(nn.Module):
-    """A block for each mixer. Layer k's state entries are prefixed `k_`; those that count tokens are stored once.
+    """Stack with one block per mixer. Layer k's state entries are prefixed `k_`; token counters are stored once.
 
     Args:
-        mixers: one a layer.
-        positions: attached to every mixer of the sequence.
-        block: called with d_model and the layer's mixer.
+        mixers: one mixer per layer.
+        positions: positional encoding, attached to every mixer except cross-attention layers beside self-mixing ones.
+        block: factory of the residual block, called with d_model and the layer's mixer.
         causal: whether every mixer must be causal.
 
     Attributes:
-        keeps_activations: whether a training step keeps what its blocks compute; if not, the backward pass computes it
-            again, block by block, with the same draws (Chen et al. 2016, "Training deep nets with sublinear memory
-            cost").
+        keeps_activations: whether a training step keeps the blocks' intermediate outputs. If not, the backward pass
+            recomputes them block by block with the same random numbers (activation checkpointing; Chen et al. 2016,
+            "Training deep nets with sublinear memory cost").
 
     Raises:
-        ValueError: a mixer that is not causal in a causal stack, or one that the positions do not fit.
+        ValueError: a mixer is not causal in a causal stack, or is incompatible with the positions.
     """
 
     keeps_activations = True
@@ -66,7 +66,7 @@ class Stack(nn.Module):
                     f"layer {k} is {type(layer).__name__}, which is not causal as it is set, but this model is; "
                     "give it a causal mixer or pattern"
                 )
-            # Cross-attention beside what mixes the sequence itself is told no positions of its own.
+            # Cross-attention gets no positions if other layers mix the sequence itself.
             if not layer.needs_memory or all(other.needs_memory for other in mixers):
                 layer.attach_positions(positions)
         blocks = [block(layer.d_model, layer) for layer in mixers]
@@ -75,7 +75,7 @@ class Stack(nn.Module):
         self.first_call = max(layer.first_call for layer in mixers)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """x (B, T, D) to (B, T, D), and the new state; the arguments are the mixers'."""
+        """Maps x (B, T, D) to (B, T, D) and the new state; arguments are as in `Mixer.forward`."""
         names, states = self._names(), []
         for stored, block in zip(names, self._blocks(), strict=True):
             own = None if state is None else _renamed(state, stored)
@@ -87,7 +87,7 @@ class Stack(nn.Module):
         return self.norm(x), _joined(states, names)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        """One position: x_t (B, D)."""
+        """Decode step for x_t (B, D)."""
         names, states = self._names(), []
         for stored, block in zip(names, self._blocks(), strict=True):
             x_t, layer_state = block.step(x_t, _renamed(state, stored))
@@ -95,7 +95,7 @@ class Stack(nn.Module):
         return self.norm(x_t), _joined(states, names)
 
     def state_spec(self) -> Spec:
-        """Token counters first, once, and then the layers' own entries in order."""
+        """State entries: the shared token counters, then each layer's other entries in order."""
         entries = [(k, entry) for k, block in enumerate(self._blocks()) for entry in block.mixer.state_spec()]
         counters = {entry.name: entry for _, entry in entries if entry.kind == "counter"}
         return *counters.values(), *(Entry(f"{k}_{e.name}", *e[1:]) for k, e in entries if e.kind != "counter")
@@ -111,7 +111,7 @@ class Stack(nn.Module):
         return cast(Iterator[Block], iter(self.blocks))
 
     def _names(self) -> list[dict[str, str]]:
-        """Names of each layer's entries in the joint state."""
+        """Per layer, the names of its entries in the joint state."""
         return [
             {entry.name: entry.name if entry.kind == "counter" else f"{k}_{entry.name}" for entry in spec}
             for k, spec in enumerate(block.mixer.state_spec() for block in self._blocks())
@@ -119,10 +119,10 @@ class Stack(nn.Module):
 
 
 def forget_activations(model: nn.Module) -> None:
-    """Has the stacks of a model keep no activations of a training step.
+    """Enables activation checkpointing in all stacks of a model.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the model has no stack.
     """
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     if not stacks:
@@ -132,12 +132,12 @@ def forget_activations(model: nn.Module) -> None:
 
 
 def _renamed(state: State, stored: dict[str, str]) -> State:
-    """One layer's state."""
+    """One layer's state, under the layer's own names."""
     return {own: state[name] for own, name in stored.items()}
 
 
 def _joined(states: Sequence[State], names: list[dict[str, str]]) -> State:
-    """One state of all layers, as `state_spec` has it: what they share first."""
+    """Joint state of all layers in the order of `state_spec`: shared entries first."""
     layers = list(zip(names, states, strict=True))
     shared = {own: entry for stored, state in layers for own, entry in state.items() if stored.get(own) == own}
     return shared | {

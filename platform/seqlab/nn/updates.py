@@ -1,4 +1,4 @@
-"""Queries of a matrix that is updated over time, and its updates.
+"""Queries and updates of a matrix-valued state.
 
 B batch, T length, H heads, K key width, V value width.
 """
@@ -12,16 +12,16 @@ from torch import Tensor
 
 
 class Updates(NamedTuple):
-    """The tokens' queries and updates of the matrix: (B, T, H, ...), or (B, H, ...) at one step.
+    """Queries and matrix updates of each token: (B, T, H, ...), or (B, H, ...) for a single step.
 
     Attributes:
-        q: (..., K) what is read out.
-        k: (..., K) where the value is written.
-        v: (..., V).
-        log_decay: (..., K) or (..., 1), at most 0.
-        beta: (..., 1) how much of the difference the delta rule writes.
-        read: (..., K) where the matrix is read before it is written.
-        erase: (..., K) where what was read is added; None = -k.
+        q: (..., K), query that reads the output.
+        k: (..., K), key under which the value is written.
+        v: (..., V), value.
+        log_decay: (..., K) or (..., 1), logarithm of the decay, at most 0.
+        beta: (..., 1), write strength of the delta rule.
+        read: (..., K), key at which the matrix is read before the write.
+        erase: (..., K), key at which the value read is added back; None = -k.
     """
 
     q: Tensor
@@ -33,5 +33,5 @@ class Updates(NamedTuple):
     erase: Tensor | None = None
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Updates:
-        """The same with `function` of what is given."""
+        """Applies `function` to every tensor that is not None."""
         return self._replace(**{name: function(x) for name, x in self._asdict().items() if x is not None})

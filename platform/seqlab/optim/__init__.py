@@ -1,4 +1,4 @@
-"""Optimisers, the groups of parameters that they treat alike, and schedules of the learning rate."""
+"""Optimisers, parameter groups and learning-rate schedules."""
 
 from seqlab.optim.groups import ByName, DecayMatrices, Groups, LayerwiseDecay, ParameterGroups, trained_alike
 from seqlab.optim.muon import Muon

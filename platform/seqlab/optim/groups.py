@@ -1,4 +1,4 @@
-"""Groups of parameters that are trained alike: their weight decay, and their share of the learning rate."""
+"""Parameter groups: their weight decay and their ratio to the task's learning rate."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, TypeAlias
 from torch import nn
 
 Groups: TypeAlias = list[dict[str, Any]]
-"""Parameter groups as `torch.optim` takes them: "params" and their options, such as "weight_decay"; also "lr_ratio",
-their share of the task's learning rate. An optimiser is given "param_names" too."""
+"""Parameter groups as `torch.optim` takes them: "params" and options such as "weight_decay", and also "lr_ratio", a
+factor on the task's learning rate. Groups passed to an optimiser also have "param_names"."""
 
 
 class ParameterGroups(ABC):
-    """Groups of parameters that are trained alike. It is constructed with the weight decay."""
+    """Assignment of parameters to groups; constructed with the weight decay."""
 
     @abstractmethod
     def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
-        """Puts every parameter in one group, by its name in the model. Checkpoints rely on their order."""
+        """Assigns every parameter to one group by its name in the model. Checkpoints rely on the groups' order."""
 
 
 class DecayMatrices(ParameterGroups):
-    """Decays the weights of matrices and embeddings: what has two dimensions and `weight` in the last part of its name.
-    Biases, gains, decay rates and the like are left alone."""
+    """Applies weight decay to matrices and embeddings: parameters with at least two dimensions and `weight` in the last
+    part of their names. Biases, gains, decay rates and the like are not decayed."""
 
     def __init__(self, weight_decay: float) -> None:
         self.weight_decay = weight_decay
@@ -37,14 +37,14 @@ class DecayMatrices(ParameterGroups):
 
 
 class ByName(ParameterGroups):
-    """Trains parameters in whose names a pattern is found as its rule says; the others as `DecayMatrices` does.
+    """Sets options by regular expressions on parameter names; other parameters are treated as in `DecayMatrices`.
 
     Args:
-        rules: for each pattern, a regular expression, the "lr_ratio" or the "weight_decay" of the parameters it is
-            found in. The first that is found counts.
+        rules: regular expressions mapped to the "lr_ratio" or "weight_decay", at least 0, of the parameters whose names
+            they match anywhere. The first match applies.
 
     Raises:
-        ValueError: a rule says something else, or is found in no name.
+        ValueError: a rule has another key or a negative value, or applies to no parameter.
     """
 
     def __init__(self, weight_decay: float, *, rules: dict[str, dict[str, float]]) -> None:
@@ -70,11 +70,11 @@ class ByName(ParameterGroups):
 
 
 class LayerwiseDecay(ParameterGroups):
-    """The further a block is from the output, the smaller its learning rate (Clark et al. 2020, "ELECTRA"; Bao et al.
-    2022, "BEiT"): the last block's is `ratio` times that of what follows, and so on down to the embedding.
+    """Layer-wise learning-rate decay (Clark et al. 2020, "ELECTRA"; Bao et al. 2022, "BEiT"): the last block's learning
+    rate is `ratio` times the rate of the layers after it, and so on down to the embedding.
 
     Raises:
-        ValueError: `ratio` is not above 0 and at most 1, or the model has no blocks.
+        ValueError: `ratio` is not in (0, 1], or the model has no blocks.
     """
 
     def __init__(self, weight_decay: float, *, ratio: float = 0.75) -> None:
@@ -85,7 +85,7 @@ class LayerwiseDecay(ParameterGroups):
     def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
         named = list(parameters)
         blocks = [found for name, _ in named if (found := BLOCK.match(name))]
-        depth = {found["stack"]: int(found["number"]) + 1 for found in blocks}  # by the last, which comes last
+        depth = {found["stack"]: int(found["number"]) + 1 for found in blocks}  # the last block of a stack comes last
         if not depth:
             raise ValueError("LayerwiseDecay goes by a model's blocks, and this one has none")
 
@@ -104,7 +104,7 @@ BLOCK = re.compile(r"(?P<stack>.*?)stack\.blocks\.(?P<number>\d+)\.")
 
 
 def trained_alike(groups: Groups, names: Mapping[nn.Parameter, str], lr: float) -> Groups:
-    """Groups as an optimiser is given them: with their own learning rates, and the parameters' names."""
+    """Converts groups for an optimiser: "lr_ratio" becomes a learning rate, and "param_names" are added."""
     return [
         {key: value for key, value in group.items() if key != "lr_ratio"}
         | {"param_names": [names[weight] for weight in group["params"]]}
@@ -114,14 +114,14 @@ def trained_alike(groups: Groups, names: Mapping[nn.Parameter, str], lr: float) 
 
 
 def is_matrix(name: str, parameter: nn.Parameter) -> bool:
-    """True for a weight, by its name too, of two dimensions or more: tables of biases or decay rates are none."""
+    """True for a parameter of two or more dimensions named as a weight, which excludes tables of biases or decays."""
     return parameter.dim() >= 2 and "weight" in name.rpartition(".")[2]
 
 
 def _grouped(
     parameters: Iterable[tuple[str, nn.Parameter]], weight_decay: float, of: Callable[[str], Mapping[str, float]]
 ) -> Groups:
-    """One group for all parameters that are trained alike, in the order of their first."""
+    """One group per distinct set of options, in order of first occurrence."""
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in parameters:
         options = {"lr_ratio": 1.0, "weight_decay": weight_decay if is_matrix(name, parameter) else 0.0} | dict(

@@ -1,4 +1,4 @@
-"""Muon: the momentum of a matrix, made orthogonal."""
+"""Muon: orthogonalised momentum for matrices."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from seqlab.optim.optimizers import AdamW, Optimizer
 
 
 class Muon(torch.optim.Optimizer, Optimizer):
-    """The momentum of each matrix, made orthogonal by Newton-Schulz iterations (Jordan et al. 2024, "Muon"), beside
-    AdamW for all else: vectors, and what has a row for each token or class. An update is as large as AdamW's (Liu et
-    al. 2025, "Muon is Scalable for LLM Training"), so that both have one learning rate.
+    """Momentum of each matrix, orthogonalised by Newton-Schulz iterations (Jordan et al. 2024, "Muon"); AdamW trains
+    all other parameters: vectors, and tables with a row per token or class. Updates are scaled to the size of AdamW's
+    (Liu et al. 2025, "Muon is Scalable for LLM Training"), so both share one learning rate.
 
     Args:
-        momentum: decay rate of the sum of gradients.
-        betas: of AdamW.
-        others: a regular expression; a matrix in whose name it is found is AdamW's.
+        momentum: decay rate of Muon's momentum.
+        betas: decay rates of AdamW's two moments.
+        others: regular expression; matrices whose names it matches anywhere are trained by AdamW.
 
     Raises:
         ValueError: there is no matrix for Muon.
@@ -59,7 +59,7 @@ class Muon(torch.optim.Optimizer, Optimizer):
         loss = None if closure is None else torch.enable_grad()(closure)()
         first = 0
         for inner, count in self._inner:
-            # A checkpoint replaces the groups and the state.
+            # Loading a checkpoint replaces the groups and the state.
             inner.param_groups, inner.state = self.param_groups[first : first + count], self.state
             inner.step()
             first += count
@@ -67,5 +67,5 @@ class Muon(torch.optim.Optimizer, Optimizer):
 
 
 def _is_one(name: str, weight: nn.Parameter) -> bool:
-    """Not a table of gains, biases or decay rates, nor one row or column."""
+    """True for a proper matrix: not a table of gains, biases or decay rates, and not a single row or column."""
     return weight.dim() == 2 and min(weight.shape) > 1 and is_matrix(name, weight)

@@ -1,4 +1,4 @@
-"""Optimisers of groups of parameters."""
+"""Optimisers over parameter groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def step(self) -> Any:
-        """Changes the parameters by their gradients."""
+        """Updates the parameters from their gradients."""
 
 
 Optimizer.register(torch.optim.Optimizer)
@@ -27,8 +27,9 @@ class AdamW(torch.optim.AdamW, Optimizer):
 
     Args:
         betas: decay rates of the two moments.
-        eps: added to the root of the second; where weights are float16, in which 1e-8 is 0, at least 1e-4.
-        fused: all of it in one kernel; None = on a GPU. A CPU's is faster too, and differs in the last bits.
+        eps: added to the root of the second moment; raised to at least 1e-4 for float16 weights, where 1e-8 is 0.
+        fused: whether to use the fused kernel; None = only on a GPU. It is faster on a CPU too, but differs in the last
+            bits.
     """
 
     def __init__(
@@ -45,8 +46,8 @@ class AdamW(torch.optim.AdamW, Optimizer):
         if fused is None and all(weight.is_cuda for weight in weights):
             fused = True
         for group in self.param_groups:
-            # Not by the constructor: in 16-mixed, gradients are to be divided by their scale before they are clipped.
-            group["fused"] = fused or None  # None = several weights in a call where there is a GPU
+            # Not set in the constructor: with 16-mixed, gradients must be unscaled before they are clipped.
+            group["fused"] = fused or None  # None = multi-tensor (foreach) on a GPU
             if any(weight.dtype == torch.float16 for weight in weights):
                 group["eps"] = max(eps, 1e-4)
 
@@ -55,8 +56,8 @@ class SGD(torch.optim.SGD, Optimizer):
     """Stochastic gradient descent with momentum (Polyak 1964); the weight decay is added to the gradient.
 
     Args:
-        momentum: decay rate of the sum of gradients; 0 = none is kept.
-        nesterov: look ahead along the momentum (Sutskever et al. 2013).
+        momentum: decay rate of the momentum; 0 = no momentum.
+        nesterov: whether to use Nesterov momentum (Sutskever et al. 2013).
     """
 
     def __init__(self, groups: Groups, lr: float, *, momentum: float = 0.9, nesterov: bool = False) -> None:
@@ -64,12 +65,12 @@ class SGD(torch.optim.SGD, Optimizer):
 
 
 class Adafactor(torch.optim.Adafactor, Optimizer):
-    """Adam whose second moment of a matrix is kept as one number a row and one a column (Shazeer & Stern 2018), with no
-    first; `lr` is relative to the size of a weight.
+    """Adam without a first moment, whose second moment of a matrix is factored into one number per row and per column
+    (Shazeer & Stern 2018); `lr` is relative to the size of a weight.
 
     Args:
-        beta2_decay: the decay rate of the second moment at step t is 1 - t^beta2_decay.
-        clip: the largest root mean square of an update.
+        beta2_decay: exponent of the second moment's decay rate, 1 - t^beta2_decay at step t.
+        clip: maximum root mean square of an update.
     """
 
     def __init__(self, groups: Groups, lr: float, *, beta2_decay: float = -0.8, clip: float = 1.0) -> None:
@@ -77,11 +78,11 @@ class Adafactor(torch.optim.Adafactor, Optimizer):
 
 
 class Lion(lion_pytorch.Lion, Optimizer):  # type: ignore[misc]
-    """The sign of a momentum (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"). Its authors advise
-    a learning rate 3 to 10 times smaller than AdamW's, and a weight decay as much larger.
+    """Sign of the momentum (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"). Its authors recommend
+    a learning rate 3 to 10 times smaller than AdamW's, and a weight decay larger by the same factor.
 
     Args:
-        betas: how much of the momentum is in an update, and its decay rate.
+        betas: weight of the momentum in an update, and decay rate of the momentum.
     """
 
     def __init__(self, groups: Groups, lr: float, *, betas: tuple[float, float] = (0.9, 0.99)) -> None:

@@ -1,4 +1,4 @@
-"""Schedules: the learning rate as a share of its peak, step by step."""
+"""Learning-rate schedules: the learning rate at each optimiser step, as a fraction of its peak."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from torch.optim.lr_scheduler import LambdaLR
 
 
 class Schedule(ABC):
-    """The learning rate after the warm-up.
+    """Learning rate after the warm-up.
 
     Attributes:
-        warmup_steps: of the warm-up before it, as `scheduled` has it.
+        warmup_steps: number of preceding warm-up steps; set by `scheduled`.
     """
 
     warmup_steps = 0
 
     @abstractmethod
     def factor(self, step: int, total: int | None) -> float:
-        """The share of the peak at an optimiser step, from 0 on, of `total`; None = the end is unknown."""
+        """Fraction of the peak at an optimiser step, counted from 0, out of `total`; None = unknown."""
 
 
 class Cosine(Schedule):
-    """Half a cosine down to the end of the fit (Loshchilov & Hutter 2017); the peak where the end is unknown.
+    """Half a cosine down to the end of the fit (Loshchilov & Hutter 2017); constant at the peak if the end is unknown.
 
     Args:
-        min_lr_ratio: where it ends, as a share of the peak.
+        min_lr_ratio: final learning rate as a fraction of the peak, in [0, 1].
 
     Raises:
-        ValueError: that is not from 0 to 1.
+        ValueError: min_lr_ratio is not in [0, 1].
     """
 
     def __init__(self, *, min_lr_ratio: float = 0.1) -> None:
@@ -44,13 +44,13 @@ class Cosine(Schedule):
 
 
 class Linear(Schedule):
-    """A straight line down to the end of the fit (Devlin et al. 2019, "BERT"); the peak where the end is unknown.
+    """Linear decay to the end of the fit (Devlin et al. 2019, "BERT"); constant at the peak if the end is unknown.
 
     Args:
-        min_lr_ratio: where it ends, as a share of the peak.
+        min_lr_ratio: final learning rate as a fraction of the peak, in [0, 1].
 
     Raises:
-        ValueError: that is not from 0 to 1.
+        ValueError: min_lr_ratio is not in [0, 1].
     """
 
     def __init__(self, *, min_lr_ratio: float = 0.0) -> None:
@@ -63,15 +63,15 @@ class Linear(Schedule):
 
 
 class WarmupStableDecay(Schedule):
-    """The peak, and a straight line down over the last steps (Hu et al. 2024, "MiniCPM"); the peak where the end is
+    """Constant at the peak, then linear decay over the last steps (Hu et al. 2024, "MiniCPM"); constant if the end is
     unknown.
 
     Args:
-        decay: over which share of the steps after the warm-up.
-        min_lr_ratio: where it ends, as a share of the peak.
+        decay: fraction of the steps after the warm-up over which the rate decays, in [0, 1].
+        min_lr_ratio: final learning rate as a fraction of the peak, in [0, 1].
 
     Raises:
-        ValueError: one of them is not from 0 to 1.
+        ValueError: decay or min_lr_ratio is not in [0, 1].
     """
 
     def __init__(self, *, decay: float = 0.2, min_lr_ratio: float = 0.0) -> None:
@@ -86,8 +86,8 @@ class WarmupStableDecay(Schedule):
 
 
 class InverseSquareRoot(Schedule):
-    """With the warm-up, Vaswani et al. (2017), equation 3, as a share of its peak: of n steps, min(sqrt(w / n), n / w),
-    where w is one more than the steps of the warm-up. The end of the fit changes nothing."""
+    """Vaswani et al. (2017), equation 3, including the warm-up, as a fraction of the peak: min(sqrt(w / n), n / w) at
+    the n-th step, where w is the number of warm-up steps plus one. Independent of the end of the fit."""
 
     def factor(self, step: int, total: int | None) -> float:
         peak = self.warmup_steps + 1
@@ -95,7 +95,7 @@ class InverseSquareRoot(Schedule):
 
 
 class Constant(Schedule):
-    """The peak, to the end."""
+    """Constant at the peak."""
 
     def factor(self, step: int, total: int | None) -> float:
         return 1.0
@@ -104,10 +104,10 @@ class Constant(Schedule):
 def scheduled(
     optimizer: torch.optim.Optimizer, schedule: Schedule, *, warmup_steps: int, total_steps: int | None
 ) -> LambdaLR:
-    """`optimizer` under a linear warm-up and then the schedule, one step an optimiser step.
+    """Scheduler for `optimizer`: linear warm-up, then the schedule; advances once per optimiser step.
 
     Args:
-        total_steps: of the whole fit, warm-up and all; None = unknown.
+        total_steps: number of optimiser steps in the whole fit, including the warm-up; None = unknown.
     """
 
     schedule.warmup_steps = warmup_steps

@@ -1,4 +1,4 @@
-"""Many processes as one: which share of the data each has, how the model is spread over them, and their gradients."""
+"""Distributed training: data shards, distribution of the model over ranks, and gradients across ranks."""
 
 from seqlab.parallel.fully_sharded import whole
 from seqlab.parallel.gradients import add_up, clip_by_norm, clip_by_value

@@ -1,4 +1,4 @@
-"""Tensor parallelism: a model is cut over ranks, layer by layer, as its blocks declare (`Mixer.cuts`)."""
+"""Tensor parallelism: shards a model over ranks, layer by layer, by the plans its modules declare (`Mixer.cuts`)."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from seqlab.parallel.vocabulary import divided_logits, whole_logits
 STYLES: dict[str, Callable[[], ParallelStyle]] = {
     "columns": ColwiseParallel,
     "rows": RowwiseParallel,
-    # Heads are what others' sequences are: (B, H, T, K) is shared over its second dimension.
+    # The head dimension takes the role of the sequence: (B, H, T, K) is sharded over its second dimension.
     "heads": partial(SequenceParallel, sequence_dim=1, use_local_output=True),
 }
 
 
 def check_cut(model: nn.Module, ranks: int) -> None:
-    """Raises ValueError where a block of a model cannot be cut over so many ranks."""
+    """Raises ValueError if a module of a model cannot be sharded over `ranks` ranks."""
     for module in _cuttable(model) if ranks > 1 else []:
         if hasattr(module, "cut"):
             copy(module).cut(ranks)
 
 
 def cut(model: nn.Module, mesh: DeviceMesh, *, sharded: int | None = None) -> None:
-    """Cuts modules that declare `cuts` over the ranks of a mesh; each rank computes the rest whole.
+    """Shards the modules that declare `cuts` over the ranks of a mesh; all others are replicated.
 
     Args:
-        sharded: over how many ranks FSDP2 then shards the weights (`shard_fully`); None = it does not. A vocabulary
-            that `mesh` does not divide stays whole where these ranks do not divide the width of its vectors.
+        sharded: number of ranks over which FSDP2 then shards the weights (`shard_fully`); None = no FSDP2. A vocabulary
+            that `mesh` does not divide stays replicated if these ranks do not divide the width of its vectors either.
 
     Raises:
-        ValueError: as `check_cut`.
+        ValueError: as in `check_cut`.
     """
     if mesh.size() == 1 or any(isinstance(weight, DTensor) for weight in model.parameters()):
         return
@@ -63,12 +63,12 @@ def _cut_vocabulary(model: nn.Module, mesh: DeviceMesh, sharded: int | None) -> 
     if sharded and any(weight.shape[1] % sharded for weight in uneven):
         return
     for (owner, name), weight in zip(found, weights, strict=True):
-        # FSDP2 could share a bias by tokens alone, and of uneven parts no checkpoint could be written.
+        # FSDP2 could shard a bias only by tokens, and no checkpoint can be written of uneven shards.
         how = Replicate() if sharded and weight.dim() == 1 else Shard(0)
         divided = distribute_tensor(weight.data, mesh, [how])
         owner.register_parameter(name, nn.Parameter(divided, requires_grad=weight.requires_grad))
         if isinstance(owner, nn.Embedding):
-            # Whatever it adds to its table is whole on every rank.
+            # Anything the embedding adds to its table is replicated.
             distribute_module(owner, mesh, input_fn=_same_on_all, output_fn=_added_up)
     for module in _cuttable(model):
         if "vocabulary" in module.cuts.values() and hasattr(module, "output"):
@@ -77,7 +77,7 @@ def _cut_vocabulary(model: nn.Module, mesh: DeviceMesh, sharded: int | None) -> 
 
 
 def _of_tokens(module: Any) -> Iterator[tuple[nn.Module, str]]:
-    """Weights that are divided by tokens, each as its module and its name there."""
+    """Weights that are sharded by tokens, each as its module and its name there."""
     for name in (name for name, how in module.cuts.items() if how == "vocabulary"):
         part = getattr(module, name)
         if isinstance(part, nn.Parameter):

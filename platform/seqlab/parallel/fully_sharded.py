@@ -1,4 +1,4 @@
-"""FSDP2: every weight is spread over the ranks, and a block's are whole only while it computes."""
+"""FSDP2: every weight is sharded over the ranks, and a block's weights are gathered only while it computes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from torch.distributed.tensor import DTensor, Shard
 from seqlab.nn import Block
 
 READS = ("begin", "init_state", "step")
-"""Methods of a model or a block, besides `forward`, that compute with its weights."""
+"""Methods of a model or a block, other than `forward`, that use its weights."""
 
 
 def shard_fully(model: nn.Module, mesh: DeviceMesh, precision: str) -> None:
-    """Spreads the weights of each block, and then the rest of the model's, over the ranks of a mesh.
+    """Shards the weights of each block, and then the model's other weights, over the ranks of a mesh.
 
     Args:
-        precision: Lightning's word. Autocast casts where it is mixed; gradients of half precision are added in float32.
+        precision: Lightning's precision name. Mixed precision is left to autocast; with half-precision weights,
+            gradients are reduced in float32.
     """
     if isinstance(model, FSDPModule):
         return
@@ -35,8 +36,8 @@ def shard_fully(model: nn.Module, mesh: DeviceMesh, precision: str) -> None:
 
 
 def _rows_or_width(weight: nn.Parameter) -> Shard | None:
-    """Shards a weight by rows (None), but by width where tensor parallelism has divided the rows unevenly: FSDP2 would
-    place such parts elsewhere than a DTensor says, and no checkpoint could be written."""
+    """Shards a weight by rows (None), or by width if tensor parallelism has sharded the rows unevenly: FSDP2 would
+    place such shards differently from their DTensor layout, and no checkpoint could be written."""
     if not isinstance(weight, DTensor) or Shard(0) not in weight.placements:
         return None
     return Shard(1) if len(weight) % weight.device_mesh.size() else None
@@ -44,8 +45,8 @@ def _rows_or_width(weight: nn.Parameter) -> Shard | None:
 
 @contextmanager
 def whole(model: nn.Module) -> Iterator[None]:
-    """Gives every rank all weights of a model while open: each may then call it as often as it likes, and as often as a
-    text is long, while the others do something else. Every rank must enter and leave it."""
+    """Context in which every rank holds all weights of a model, so that ranks may call it independently and a different
+    number of times, e.g. to decode. Every rank must enter and leave it."""
     parts = [part for part in model.modules() if isinstance(part, FSDPModule)]
     for part in parts:
         part.set_reshard_after_forward(False, recurse=False)

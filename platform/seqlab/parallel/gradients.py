@@ -1,6 +1,6 @@
-"""Norm and clipping of gradients that ranks share, each in its own way: whole, sharded, cut, or both.
+"""Norm and clipping of gradients with mixed layouts: replicated, FSDP2-sharded, tensor-parallel, or both.
 
-PyTorch's own functions take the gradients of one mesh of ranks at a time.
+PyTorch's functions accept gradients of only one device mesh at a time.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch.optim import Optimizer
 
 
 def add_up(weights: Iterable[Tensor]) -> None:
-    """Sums the gradients of which each rank has a part."""
+    """Reduces gradients that are partial sums over ranks, in place."""
     for _ in _with_gradients(weights):
         pass
 
 
 def norm_of(weights: Iterable[Tensor]) -> Tensor:
-    """The norm of all gradients together, (); 0 where there are none."""
+    """Norm of all gradients together, (); 0 if there are none."""
     groups = _by_mesh(_with_gradients(weights))
     norms = [_whole(get_total_norm([weight.grad for weight in group])) for group in groups]  # type: ignore[misc]
     return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms or [torch.zeros(())]))
 
 
 def clip_by_norm(weights: Iterable[Tensor], most: float) -> Tensor:
-    """Scales all gradients alike, so that their norm is at most this; returns the norm before, ()."""
+    """Scales all gradients by one factor so that their norm is at most `most`; returns the norm before clipping, ()."""
     weights = list(weights)
     norm = norm_of(weights)
     for group in _by_mesh(_with_gradients(weights)):
@@ -38,20 +38,20 @@ def clip_by_norm(weights: Iterable[Tensor], most: float) -> Tensor:
 
 
 def clip_by_value(weights: Iterable[Tensor], most: float) -> None:
-    """Limits every number of every gradient to -most .. most."""
+    """Clamps every element of every gradient to -most .. most."""
     for group in _by_mesh(_with_gradients(weights)):
         clip_grad_value_(group, most)
 
 
 def step_singly(optimizer: Optimizer) -> None:
-    """Keeps an optimiser from taking weights of several meshes in one call, as it does by default on a GPU."""
+    """Disables multi-tensor and fused updates, the default on a GPU, for groups with weights of several meshes."""
     for group in optimizer.param_groups:
         if len(_by_mesh(group["params"])) > 1:
             group |= {how: False for how in ("foreach", "fused") if how in group}
 
 
 def _with_gradients(weights: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Weights that have a gradient, which is first laid out as they are: the ranks' parts of it are summed."""
+    """Weights that have a gradient, each first redistributed to its weight's layout, which reduces partial sums."""
     for weight in weights:
         if isinstance(weight.grad, DTensor) and isinstance(weight, DTensor):
             weight.grad = weight.grad.redistribute(placements=weight.placements)
@@ -60,7 +60,7 @@ def _with_gradients(weights: Iterable[Tensor]) -> Iterator[Tensor]:
 
 
 def _by_mesh(weights: Iterable[Tensor]) -> list[list[Tensor]]:
-    """Weights grouped by the mesh of ranks that shares them; those that each rank has whole are one group."""
+    """Weights grouped by their device mesh; plain tensors form one group."""
     groups: dict[Any, list[Tensor]] = {}
     for weight in weights:
         groups.setdefault(weight.device_mesh if isinstance(weight, DTensor) else None, []).append(weight)

@@ -11,11 +11,11 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 
 
 def meet_anew(trainer: L.Trainer) -> None:
-    """Makes the process group of ranks that torchrun has restarted, before Lightning does.
+    """Creates the process group of ranks that torchrun has restarted, before Lightning does.
 
-    torchrun (2.13) has one store for all lives of its ranks. A rank that reads a dead rank's address there, before the
-    living one has written its own, waits forever. So each life has keys of its own, by its number. Nodes count their
-    lives separately, so this is for ranks of one node.
+    torchrun (2.13) uses one store across restarts. A rank that reads a dead rank's address before the new rank has
+    written its own waits forever. So keys are prefixed with the restart count. Nodes count restarts separately, so this
+    applies to single-node runs only.
     """
     life, strategy = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), trainer.strategy
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1"
@@ -35,9 +35,9 @@ def meet_anew(trainer: L.Trainer) -> None:
 
 
 def part() -> None:
-    """Ends the process group, if there is one, before Python ends.
+    """Destroys the process group, if there is one, before the interpreter shuts down.
 
-    Gloo's threads free tensors late. One that frees a tensor while Python ends is ended within a destructor, and the
+    Gloo's threads free tensors late. A thread that frees one during shutdown is killed within a destructor, and the
     process aborts: "terminate called without an active exception".
     """
     if dist.is_initialized():

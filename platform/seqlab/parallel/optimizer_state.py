@@ -1,4 +1,4 @@
-"""An optimiser's state, as one process stores it, loaded into one whose weights are spread over ranks."""
+"""Loading of a single-process optimiser state into an optimiser whose weights are sharded over ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 
 def load_full_state(model: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Takes over a state dict that every rank has read, in which weights go by their number."""
+    """Loads a full state dict, read by every rank, in which weights are identified by index."""
     by_weight = {weight: name for name, weight in model.named_parameters()}
     names = [by_weight[weight] for group in optimizer.param_groups for weight in group["params"]]
     groups = [group | {"params": [names[number] for number in group["params"]]} for group in state["param_groups"]]
@@ -24,8 +24,8 @@ def load_full_state(model: nn.Module, optimizer: Optimizer, state: dict[str, Any
 
 
 def _spread_the_rest(optimizer: Optimizer) -> bool:
-    """Makes room, spread as the weights are, for what others keep of them in the optimiser's state (`AveragedWeights`),
-    which PyTorch leaves whole. Returns whether there is any."""
+    """Replaces unsharded per-weight tensors that other code keeps in the optimiser's state (`AveragedWeights`) by
+    uninitialised ones sharded like the weights; PyTorch does not shard them. Returns whether there were any."""
     whole = [
         (weight, key)
         for weight, kept in optimizer.state.items()

@@ -1,4 +1,4 @@
-"""Share of the data that this process has. Ranks that are cut from one model (tensor parallel) have the same share."""
+"""This process's shard of the data. Tensor-parallel ranks of one model replica read the same shard."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ValueT = TypeVar("ValueT")
 
 
 class DataParallel(NamedTuple):
-    """This process among those that read different data.
+    """Place of this process among the data-parallel ranks.
 
     Attributes:
-        rank, size: its number among them, and how many they are. Random numbers, shards of the data and counters
-            follow these, never the global rank.
-        group: they; None = all processes.
+        rank, size: data-parallel rank and world size. Random numbers, data shards and counters depend on these, never
+            on the global rank.
+        group: process group of the data-parallel ranks; None = all processes.
     """
 
     rank: int = 0
@@ -27,7 +27,7 @@ class DataParallel(NamedTuple):
     group: dist.ProcessGroup | None = None
 
     def sum(self, *numbers: Tensor) -> tuple[Tensor, ...]:
-        """The sums of some numbers () over the ranks. Every rank must call it."""
+        """Sums scalars () over the ranks. Every rank must call it."""
         if self.size == 1:
             return numbers
         sums = torch.stack([number.double() for number in numbers])  # holds every count exactly
@@ -35,7 +35,7 @@ class DataParallel(NamedTuple):
         return tuple(total.to(number.dtype) for total, number in zip(sums, numbers, strict=True))
 
     def gather(self, mine: ValueT) -> list[ValueT]:
-        """Each rank's value, in their order. Every rank must call it."""
+        """Gathers each rank's value, in rank order. Every rank must call it."""
         if self.size == 1:
             return [mine]
         gathered: list[Any] = [None] * self.size
@@ -44,7 +44,7 @@ class DataParallel(NamedTuple):
 
 
 def data_parallel(trainer: L.Trainer) -> DataParallel:
-    """The share of this process, once the trainer has set up its processes."""
+    """Data-parallel place of this process, once the trainer has set up its processes."""
     share = trainer.distributed_sampler_kwargs
     if share is None:
         return DataParallel()

@@ -1,4 +1,4 @@
-"""Strategies by one word of `--trainer.strategy`: `fsdp2`, `tp` and `fsdp2+tp`, beside Lightning's own."""
+"""Values of `--trainer.strategy` in addition to Lightning's: `fsdp2`, `tp` and `fsdp2+tp`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ STRATEGIES = ("fsdp2", "tp", "fsdp2+tp")
 
 
 class SpreadStrategy(ModelParallelStrategy):
-    """A model that is spread over processes: its weights sharded (FSDP2; Zhao et al. 2023, "PyTorch FSDP"), its
-    layers cut (tensor parallel; Shoeybi et al. 2019, "Megatron-LM"), or both.
+    """Strategy that distributes a model over processes by FSDP2 (Zhao et al. 2023, "PyTorch FSDP"), tensor parallelism
+    (Shoeybi et al. 2019, "Megatron-LM"), or both.
 
-    Each process writes its share of a checkpoint, and reads what it needs of one that any layout has written.
+    Each process writes its shard of a checkpoint, and reads the parts it needs of a checkpoint written in any layout.
 
     Args:
         word: one of `STRATEGIES`.
 
     Attributes:
-        tp: over how many ranks each layer is cut, where `word` leaves it open.
+        tp: tensor-parallel size, if `word` leaves it open; None = not given.
     """
 
     def __init__(self, word: str) -> None:
@@ -43,10 +43,10 @@ class SpreadStrategy(ModelParallelStrategy):
         self.tp: int | None = None
 
     def sizes(self) -> tuple[int, int]:
-        """Sizes of the data-parallel and of the tensor-parallel dimension; their product is the number of ranks.
+        """Data-parallel and tensor-parallel sizes, whose product is the world size.
 
         Raises:
-            ValueError: `tp` does not fit the word or the number of ranks.
+            ValueError: `tp` is incompatible with the strategy or the world size.
         """
         ranks, tp = self.world_size, self.tp
         if self.word == "fsdp2":
@@ -67,13 +67,13 @@ class SpreadStrategy(ModelParallelStrategy):
         return ranks // tp, tp
 
     def check(self, module: L.LightningModule, *, fits: bool = True) -> None:
-        """Checks, before there are ranks, that these can share a module.
+        """Checks, before ranks are started, that a module can be distributed over them.
 
         Args:
-            fits: it is to be trained.
+            fits: whether the module is going to be trained.
 
         Raises:
-            ValueError: they cannot.
+            ValueError: it cannot be distributed.
         """
         if not is_overridden("configure_model", module):
             raise ValueError(
@@ -94,7 +94,7 @@ class SpreadStrategy(ModelParallelStrategy):
         super().setup_environment()
 
     def spread(self, model: nn.Module) -> None:
-        """Spreads a model, in place, over the ranks; one that is spread stays as it is."""
+        """Distributes a model over the ranks in place; an already distributed model is left unchanged."""
         cut(model, self.device_mesh["tensor_parallel"], sharded=None if self.word == "tp" else self.sizes()[0])
         if self.word != "tp":
             shard_fully(model, self.device_mesh["data_parallel"], self.precision_plugin.precision)
@@ -105,20 +105,20 @@ class SpreadStrategy(ModelParallelStrategy):
             step_singly(optimizer)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """This process's share of the weights."""
+        """State dict of this rank's shards of the weights."""
         assert self.lightning_module is not None
         return self.lightning_module.state_dict()
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """This process's share of it."""
+        """This rank's shard of the optimiser state."""
         return Strategy.optimizer_state(self, optimizer)
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any | None = None) -> None:
         self._files.save_shards(checkpoint, self.broadcast(filepath))
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-        """Reads a checkpoint into the weights and, in a fit, the optimisers: of shards what this process needs, of one
-        file all."""
+        """Loads a checkpoint into the weights and, in a fit, the optimisers: the needed parts of a sharded checkpoint,
+        or all of a single file."""
         task, path = self.lightning_module, self.broadcast(checkpoint_path)
         assert task is not None
         optimizers = self.optimizers if task.trainer.state.fn == TrainerFn.FITTING else []
@@ -147,7 +147,7 @@ for word in STRATEGIES:
 
 
 def layout(trainer: L.Trainer) -> str:
-    """Number of processes that train, and how the model is spread over them, in words."""
+    """Description of the number of training processes and of the distribution of the model over them."""
     if trainer.world_size == 1:
         return "one process"
     strategy, among = trainer.strategy, f"over {trainer.world_size} processes"
@@ -157,10 +157,10 @@ def layout(trainer: L.Trainer) -> str:
 
 
 def set_tensor_parallel(trainer: L.Trainer, tp: int | None) -> None:
-    """Has a trainer's strategy cut the model over so many ranks.
+    """Sets the tensor-parallel size of a trainer's strategy.
 
     Raises:
-        ValueError: it cannot.
+        ValueError: the strategy does not support this size.
     """
     strategy = trainer.strategy
     if isinstance(strategy, SpreadStrategy):

@@ -1,4 +1,4 @@
-"""Logits of a vocabulary that is divided over ranks: each has those of its own tokens.
+"""Logits and loss of a vocabulary that is sharded over ranks; each rank holds the logits of its own tokens.
 
 N rows, D d_model, V vocabulary.
 """
@@ -19,24 +19,24 @@ from seqlab.nn.numerics import at_least_float32
 
 
 def divided_logits(output: Callable[[Any], Any], mesh: DeviceMesh, x: Tensor) -> DTensor:
-    """Logits (..., V) of features (..., D), which every rank has whole, by an output layer whose tokens are divided."""
+    """Sharded logits (..., V) of replicated features (..., D), by an output layer sharded by tokens."""
     logits: DTensor = output(DTensor.from_local(x, mesh, [Replicate()], run_check=False))
     return logits
 
 
 def whole_logits(output: Callable[[Any], Any], mesh: DeviceMesh, x: Tensor) -> Tensor:
-    """The same, whole on every rank."""
+    """Logits as in `divided_logits`, gathered on every rank."""
     return divided_logits(output, mesh, x).full_tensor()
 
 
 def divided_nats(logits: DTensor, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:
-    """The cross-entropy of each target, 0 where it is `IGNORE`: (...), in at least float32. No rank has more of the
-    logits than its own (Shoeybi et al. 2019, "Megatron-LM", section 3).
+    """Cross-entropy of each target in nats, 0 at `IGNORE`: (...), in at least float32. The logits are never gathered
+    (Shoeybi et al. 2019, "Megatron-LM", section 3).
 
     Args:
-        logits: (..., V), divided over V.
-        targets: (...), the same on every rank.
-        z_loss: times log^2 of each one's sum of exponentials is added.
+        logits: (..., V), sharded over V.
+        targets: (...), replicated.
+        z_loss: coefficient of the added squared log-sum-exp of the logits.
     """
     columns = at_least_float32(logits.to_local()).flatten(0, -2)
     nats: Tensor = _DividedNats.apply(  # type: ignore[no-untyped-call]
@@ -54,7 +54,7 @@ class _DividedNats(torch.autograd.Function):
         ctx: Any, columns: Tensor, targets: Tensor, mesh: DeviceMesh, vocab_size: int, smoothing: float, z_loss: float
     ) -> Tensor:
         own = columns.shape[1]
-        found = targets - mesh.get_local_rank() * -(-vocab_size // mesh.size())  # each rank has so many, the last fewer
+        found = targets - mesh.get_local_rank() * -(-vocab_size // mesh.size())  # even shards, the last smaller
         found = found.where((found >= 0) & (found < own), IGNORE)
         expected = -(1 - smoothing) * F.nll_loss(columns, found, ignore_index=IGNORE, reduction="none")
         if smoothing:

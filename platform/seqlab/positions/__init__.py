@@ -1,4 +1,4 @@
-"""Positional encodings, one idea a file."""
+"""Positional encodings, one idea per file."""
 
 from seqlab.positions.alibi import ALiBi
 from seqlab.positions.base import NoPositions, PositionalEncoding

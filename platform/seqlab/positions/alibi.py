@@ -13,7 +13,7 @@ from seqlab.positions.constant import ConstantTensor
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """One slope a head: 2^(-8h/n), h = 1..n; for n no power of two, the paper's interleaving of the next one's."""
+    """One slope per head: 2^(-8h/n), h = 1..n; if n is not a power of two, the paper's interleaving."""
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2.0 ** (-8.0 * (h + 1) / power) for h in range(power)]
     between = [2.0 ** (-4.0 * (h + 1) / power) for h in range(0, 2 * (num_heads - power), 2)]

@@ -1,4 +1,4 @@
-"""Float64 constants of a module, and the angles that they make.
+"""Float64 constants of a module, and rotation angles computed from them.
 
 B batch, T length, W channels.
 """
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 
 class ConstantTensor(nn.Module):
-    """Numbers in float64, in no checkpoint, that follow the model's device but not its dtype.
+    """Float64 constants that follow the model's device but not its dtype, and are not saved in checkpoints.
 
-    A tensor, since an exporter may round Python numbers to float32, and kept, since making one on a GPU copies
-    from the host and waits.
+    They are a tensor, since an exporter may round Python numbers to float32, and are kept, since creating a tensor on a
+    GPU requires a synchronising copy from the host.
     """
 
     value: Tensor
@@ -36,10 +36,10 @@ class ConstantTensor(nn.Module):
 class Angles(nn.Module):
     """p * frequency modulo 2 pi.
 
-    The product is taken in float64: in float32 an angle at position 10,000 is off by 1e-3.
+    The product is computed in float64: in float32 an angle at position 10,000 is off by 1e-3.
 
     Args:
-        frequencies: W/2 of them, in radians a token.
+        frequencies: W/2 frequencies in radians per token.
     """
 
     def __init__(self, frequencies: Sequence[float]) -> None:
@@ -48,7 +48,7 @@ class Angles(nn.Module):
         self.turn = ConstantTensor([2.0 * math.pi])
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """Positions (B, T) to (B, T, W/2) radians of at least float32's precision."""
+        """Angles (B, T, W/2) in radians at positions (B, T), in at least float32."""
         angle = torch.remainder(positions.unsqueeze(-1) * self.frequency.value, self.turn.value)
         return angle.to(torch.promote_types(dtype, torch.float32))
 

@@ -13,16 +13,16 @@ from seqlab.positions.base import PositionalEncoding
 
 
 class CoPE(PositionalEncoding):
-    """Counts tokens that matter to the query. The position of a key is the sum of the gates sigmoid(q k) over the
-    keys from it to the query (equations 3 and 4), and q times the embedding of that position, interpolated between
-    the two next to it, is added to the score (equations 5 and 6).
+    """Positions that count the tokens relevant to the query. The position of a key is the sum of the gates
+    sigmoid(q k) over the keys from it to the query (equations 3 and 4). The product of q and that position's embedding,
+    interpolated between the two nearest whole positions, is added to the score (equations 5 and 6).
 
-    The embeddings are shared by the heads and by the layers, which must have one head_dim. Where attention looks
-    ahead (the paper's does not), a later key's position is the sum from the query to it. No limit: positions past the
-    last embedding take the last.
+    The embeddings are shared by the heads and by the layers, which must have the same head_dim. If attention looks
+    ahead (in the paper it does not), a later key's position is the sum from the query to it. No limit: positions past
+    the last embedding use the last one.
 
     Args:
-        num_positions: embeddings, of the positions 0 to num_positions - 1.
+        num_positions: number of embeddings, for positions 0 to num_positions - 1; at least 2.
     """
 
     acts_on = "attention scores"
@@ -45,6 +45,9 @@ class CoPE(PositionalEncoding):
                 f"of head_dim {head_dim}; give all layers one head_dim"
             )
 
+    def flops(self, new: int, seen: int, num_heads: int, head_dim: int) -> int:
+        return 2 * new * num_heads * (seen + self.num_positions) * head_dim
+
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         assert self.table is not None, "not attached"
         position = self._count(q, k, q_positions, k_positions, allowed).clamp(max=self.num_positions - 1)
@@ -56,7 +59,7 @@ class CoPE(PositionalEncoding):
         return (at_below + between * (at_above - at_below)).to(q.dtype)
 
     def _count(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
-        """(B, H, T, S): the sum of the gates from each key to the query, of at least float32's precision."""
+        """Sum of the gates from each key to the query, (B, H, T, S), in at least float32."""
         scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1)
         gates = scores.to(torch.promote_types(q.dtype, torch.float32)).sigmoid().masked_fill(~allowed, 0.0)
         distance = q_positions[:, None, :, None] - k_positions[:, None, None, :]

@@ -1,4 +1,4 @@
-"""Encodings of the embeddings: their channels are added, or concatenated.
+"""Positional encodings that are added to the embeddings or concatenated with them.
 
 B batch, T length, D d_model, W channels of the encoding.
 """
@@ -19,17 +19,17 @@ Combine = Literal["add", "concatenate"]
 
 
 class EmbeddedEncoding(PositionalEncoding):
-    """Tells positions in the embeddings. An encoding overrides `encode`.
+    """Encodes positions in the embeddings. A subclass overrides `encode`.
 
-    Added: x + encode(p). Concatenated: the W channels of encode(p) are appended to the D of x, and a trained matrix
-    takes these D + W back to D, so that models, mixers and tied output layers are the same either way. At first it
-    passes x on as it is and adds a small random projection of the encoding.
+    "add" computes x + encode(p). "concatenate" appends the W channels of encode(p) to the D channels of x, and a
+    learned matrix projects D + W back to D, so models, mixers and tied output layers are the same either way. At
+    initialisation it passes x through and adds a small random projection of the encoding.
 
-    What is constant has a size that no training changes, about 1: the embeddings are scaled to it (Vaswani et al. 2017,
+    A constant encoding has a fixed magnitude of about 1, so the embeddings are scaled to match (Vaswani et al. 2017,
     section 3.4).
 
     Args:
-        width: W; added, D or 1 (one number for all channels).
+        width: channels W of the encoding; with "add", D or 1 (one number for all channels).
         combine: "add" or "concatenate".
     """
 
@@ -41,13 +41,13 @@ class EmbeddedEncoding(PositionalEncoding):
             raise ValueError(f"combine must be add or concatenate, got {combine}")
         self.combine = combine
         if combine == "concatenate":
-            # A parameter, since the models initialise every nn.Linear anew.
+            # A parameter instead of an nn.Linear, since models reinitialise every nn.Linear.
             start = torch.cat((torch.eye(d_model), nn.init.normal_(torch.empty(d_model, width), std=0.02)), dim=1)
             self.projection = nn.Parameter(start)
 
     @abstractmethod
     def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """Positions (B or 1, T) int64 to (B or 1, T, W), for embeddings of `dtype`."""
+        """Encodes positions (B or 1, T) int64 as (B or 1, T, W), for embeddings of `dtype`."""
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         self.check_length(positions)
@@ -59,11 +59,10 @@ class EmbeddedEncoding(PositionalEncoding):
 
 
 class Sinusoidal(EmbeddedEncoding):
-    """Tells sin(p / 10000^(2i/D)) in channel 2i and the cosine in channel 2i + 1 (Vaswani et al. 2017, section 3.5). No
-    limit.
+    """sin(p / 10000^(2i/D)) in channel 2i, the cosine in channel 2i + 1 (Vaswani et al. 2017, section 3.5). No limit.
 
     Args:
-        base: wavelengths run from 2 pi to base * 2 pi.
+        base: base of the frequencies; wavelengths run from 2 pi to base * 2 pi tokens.
         combine: "add" as in the paper, or "concatenate".
     """
 
@@ -79,8 +78,7 @@ class Sinusoidal(EmbeddedEncoding):
 
 
 class Learned(EmbeddedEncoding):
-    """Tells one trained vector per position (Gehring et al. 2017; GPT-2, BERT). Refuses what is longer than
-    max_seq_len.
+    """One learned vector per position (Gehring et al. 2017; GPT-2, BERT). Inputs longer than max_seq_len are rejected.
 
     Args:
         combine: "add" as in the paper, or "concatenate".
@@ -99,13 +97,13 @@ class Learned(EmbeddedEncoding):
 
 
 class Integer(EmbeddedEncoding):
-    """Tells p itself: appended as a channel, or added to every one. The plainest encoding, to compare others with.
+    """Position p itself, appended as a channel or added to every channel: a baseline for the other encodings.
 
-    Added, it is a constant over the channels, which a norm that subtracts the mean (LayerNorm) removes: then it tells
-    nothing. Unscaled it soon outweighs the embeddings. No limit.
+    If added, it is constant over the channels, so a norm that subtracts the mean (LayerNorm) removes it. Unscaled, it
+    soon outweighs the embeddings. No limit.
 
     Args:
-        scaled: p / max_seq_len instead, below 1 within the training length.
+        scaled: whether to use p / max_seq_len instead, below 1 within the training length.
         combine: "concatenate" or "add".
     """
 
@@ -122,10 +120,10 @@ class Integer(EmbeddedEncoding):
 
 
 class Binary(EmbeddedEncoding):
-    """Tells the bits of p, 0 or 1, the least significant first: channel b is bit b. Sinusoids are its smooth form.
+    """Bits of p, 0 or 1, the least significant first: channel b is bit b. Sinusoids are a smooth version of this.
 
-    As many bits as max_seq_len positions need; added, the channels above them are left as they are. Refuses what is
-    longer.
+    Uses the number of bits that max_seq_len positions need; with "add", the remaining channels are unchanged. Longer
+    inputs are rejected.
 
     Args:
         combine: "add" or "concatenate".

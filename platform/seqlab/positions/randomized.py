@@ -12,18 +12,18 @@ from seqlab.positions.embedded import EmbeddedEncoding, Sinusoidal
 
 
 class Randomized(PositionalEncoding):
-    """Gives an absolute encoding a sorted random subset of 0..max_position - 1 in place of 0, 1, 2, ... (section 3.1),
-    so that training meets the positions of longer sequences.
+    """Feeds an absolute encoding a sorted random subset of 0..max_position - 1 instead of 0, 1, 2, ... (section 3.1).
+    Training then covers the positions of longer sequences.
 
-    In training each call draws as many as it has tokens, the same for all rows, from torch's generator; a call cannot
-    continue a state, whose draw is gone. In evaluation there is one draw, of `longest`, which the checkpoint holds: a
-    token's position does not depend on how many follow. Refuses what is longer.
+    In training each call draws one position per token, shared by all rows, from torch's generator; a call cannot
+    continue a state, since its draw is lost. Evaluation uses one fixed draw of `longest` positions, stored in the
+    checkpoint, so a token's position does not depend on the sequence length. Longer inputs are rejected.
 
     Args:
-        encoding: called with d_model and max_position.
-        max_position: how many positions there are to draw from; the paper has 2048 for lengths up to 500.
-        longest: tokens that evaluation can read; None = max_seq_len.
-        seed: of the draw for evaluation.
+        encoding: factory of the absolute encoding, called with d_model and max_position.
+        max_position: number of positions to draw from; 2048 in the paper, for lengths up to 500.
+        longest: maximum length in evaluation, in tokens; None = max_seq_len.
+        seed: random seed of the draw for evaluation.
     """
 
     draw: Tensor
@@ -58,8 +58,8 @@ class Randomized(PositionalEncoding):
         self.register_buffer("draw", order[: self.max_seq_len].sort().values)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Raises ValueError past the limit, or in training where the positions do not begin at 0 (on a GPU and
-        compiled: an index error)."""
+        """Raises ValueError past the limit, or in training if the call continues a state (on a GPU or compiled: an
+        index error)."""
         if not self.training:
             self.check_length(positions)
             return self.encoding.embed(x, self.draw[positions])

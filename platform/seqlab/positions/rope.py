@@ -22,10 +22,10 @@ class RoPE(PositionalEncoding):
     Llama's; it is the paper's with the channels permuted.
 
     Args:
-        base: wavelengths run from 2 pi to base * 2 pi.
-        fraction: of the K channels that is rotated, rounded down to an even W; those after the first W are left as
-            they are (GPT-NeoX has 0.25).
-        scaling: for contexts longer than the trained one.
+        base: base of the frequencies; wavelengths run from 2 pi to base * 2 pi tokens.
+        fraction: fraction of the K channels that is rotated, in (0, 1], rounded down to an even W; channels after the
+            first W are left unchanged (0.25 in GPT-NeoX).
+        scaling: factory of the frequency scaling, for contexts longer than the training length.
     """
 
     acts_on = "queries and keys"

@@ -1,4 +1,4 @@
-"""RoPE for contexts longer than the trained one: how its frequencies are changed.
+"""Frequency scaling of RoPE for contexts longer than the training length.
 
 W rotated channels.
 """
@@ -12,21 +12,21 @@ from seqlab.positions.constant import geometric
 
 
 class RotaryScaling(ABC):
-    """The frequencies of RoPE.
+    """Frequencies of RoPE.
 
     Attributes:
-        temperature: what rotated queries and keys are each multiplied by.
+        temperature: factor on rotated queries and keys, each.
     """
 
     temperature: float = 1.0
 
     @abstractmethod
     def frequencies(self, base: float, width: int) -> list[float]:
-        """W/2 of them, in radians a token, the fastest first."""
+        """W/2 frequencies in radians per token, the highest first."""
 
 
 class NoScaling(RotaryScaling):
-    """base^(-2i/W), as the paper has them (Su et al. 2021)."""
+    """Unscaled frequencies base^(-2i/W) (Su et al. 2021)."""
 
     def frequencies(self, base: float, width: int) -> list[float]:
         return geometric(base, width)
@@ -62,18 +62,18 @@ class NTKScaling(RotaryScaling):
 
 
 class YaRN(RotaryScaling):
-    """Frequencies that turn more than `fast` times within the trained length stay, those that turn less than `slow`
-    times are divided by `factor`, those between are mixed; and queries and keys are multiplied by 0.1 ln(factor) + 1
-    (Peng et al. 2023, "YaRN", section 3.4).
+    """Keeps frequencies with more than `fast` turns within the training length, divides those with fewer than `slow`
+    turns by `factor` and interpolates in between; queries and keys are multiplied by 0.1 ln(factor) + 1 (Peng et al.
+    2023, "YaRN", section 3.4).
 
-    The mixture is linear in the channel between whole channels, as in the authors' code and every model since, and
-    not in the number of turns, as in the paper's equation 13.
+    The interpolation is linear in the channel index, between whole channels, as in the authors' code and every model
+    since, and not in the number of turns, as in the paper's equation 13.
 
     Args:
-        original_seq_len: the trained length.
-        factor: the new length over the trained one, at least 1.
-        fast: beta in the paper.
-        slow: alpha in the paper.
+        original_seq_len: training length in tokens.
+        factor: ratio of the new length to the training length, at least 1.
+        fast: number of turns above which a frequency is kept, beta in the paper.
+        slow: number of turns below which a frequency is divided by `factor`, alpha in the paper.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class YaRN(RotaryScaling):
         ]
 
     def _channel(self, turns: float, base: float, width: int) -> float:
-        """The i whose frequency base^(-2i/W) turns so often within the trained length."""
+        """Channel i whose frequency base^(-2i/W) makes `turns` turns within the training length."""
         return width * math.log(self.original_seq_len / (turns * 2.0 * math.pi)) / (2.0 * math.log(base))
 
 

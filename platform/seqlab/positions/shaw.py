@@ -12,13 +12,13 @@ from seqlab.positions.base import PositionalEncoding
 
 
 class Shaw(PositionalEncoding):
-    """Adds to each key, and to each value, a trained vector of its distance k - q, clipped to -C..C (equations 3, 4).
+    """Adds to each key and value a learned vector for its distance k - q, clipped to -C..C (equations 3, 4).
 
-    The vectors are shared by the heads (section 3.2) and by the layers, which must have one head_dim. With values the
-    attention weights are written out, and no fused kernel is used. No limit.
+    The vectors are shared by the heads (section 3.2) and by the layers, which must have the same head_dim. With value
+    vectors the attention weights are materialised, and no fused kernel is used. No limit.
 
     Args:
-        max_distance: C; the paper has 16 for translation.
+        max_distance: clipping distance C in tokens; 16 in the paper, for translation.
         relative_values: whether values have such vectors too, as in the paper.
     """
 
@@ -48,6 +48,10 @@ class Shaw(PositionalEncoding):
                 f"attention of head_dim {head_dim}; give all layers one head_dim"
             )
 
+    def flops(self, new: int, seen: int, num_heads: int, head_dim: int) -> int:
+        tables = 2 if self.weighs_values else 1
+        return 2 * tables * new * num_heads * (2 * self.max_distance + 1) * head_dim
+
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         assert self.key_table is not None, "not attached"
         scores = q @ self.key_table.t()
@@ -56,13 +60,13 @@ class Shaw(PositionalEncoding):
     def values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         if self.value_table is None:
             return None
-        # The weights of all keys at one distance, (B, H, T, 2C + 1).
+        # Attention weights summed over the keys at each distance, (B, H, T, 2C + 1).
         summed = weights.new_zeros(*weights.shape[:3], 2 * self.max_distance + 1)
         summed = summed.scatter_add(-1, self._index(weights, q_positions, k_positions), weights)
         return summed @ self.value_table
 
     def _index(self, like: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """(B, H, T, S): the row of the tables for each pair, for the heads of `like` (B, H, T, ...)."""
+        """Table row of each query-key pair, (B, H, T, S), expanded to the heads of `like` (B, H, T, ...)."""
         offset = k_positions[:, None, :] - q_positions[:, :, None]
         index = offset.clamp(-self.max_distance, self.max_distance) + self.max_distance
         return index.unsqueeze(1).expand(*like.shape[:3], -1)

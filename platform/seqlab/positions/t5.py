@@ -1,4 +1,4 @@
-"""Learned biases of distances in buckets (Raffel et al. 2020, "T5")."""
+"""Learned biases over bucketed distances (Raffel et al. 2020, "T5")."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from seqlab.positions.base import PositionalEncoding
 
 
 class T5Bias(PositionalEncoding):
-    """Adds to each score a trained number of its head and of the bucket of k - q (section 2.1).
+    """Adds to each score a learned bias that depends on the head and on the bucket of k - q (section 2.1).
 
-    Half of the buckets are one distance each; the other half widen with the logarithm, up to `max_distance`; all that
-    is further off shares the last. One table for all layers, as in T5: every mixer must have as many heads. T5 itself
-    does not scale its scores (`Attention(scale=1.0)`). No limit.
+    Half of the buckets hold one distance each; the others widen logarithmically up to `max_distance`, and larger
+    distances share the last bucket. One table serves all layers, as in T5, so every mixer must have the same number of
+    heads. T5 itself does not scale its scores (`Attention(scale=1.0)`). No limit.
 
     Args:
-        num_buckets: of a head.
-        max_distance: where the last bucket begins.
-        bidirectional: half of the buckets are for keys after the query; otherwise these count as at distance 0.
+        num_buckets: number of buckets per head.
+        max_distance: distance in tokens at which the last bucket begins.
+        bidirectional: whether half of the buckets are for keys after the query; otherwise those count as distance 0.
     """
 
     acts_on = "attention scores"
@@ -74,7 +74,7 @@ def bucket(distance: int, num_buckets: int, max_distance: int) -> int:
     """e + floor(log(distance / e) / log(max_distance / e) * (num_buckets - e)), at most the last; below e = half of
     the buckets, the distance itself.
 
-    In integers: a logarithm at run time would round differently from one runtime to the next.
+    Computed in integers, since a logarithm at run time would round differently in different runtimes.
     """
     exact = num_buckets // 2
     if distance < exact:

@@ -15,21 +15,21 @@ from seqlab.positions.constant import Angles, ConstantTensor, geometric
 from seqlab.positions.rope import rotate_halves
 
 LARGEST_EXPONENT = 60.0
-"""Largest exponent of e that scales queries and keys; float32 and bfloat16 have room for their own sizes beside it."""
+"""Largest exponent of e in the scale of queries and keys; leaves headroom in float32 and bfloat16."""
 
 
 class XPos(PositionalEncoding):
     """RoPE with queries times zeta^p and keys times zeta^-p, so that scores decay with the distance n - m by
     zeta^(n - m), channel by channel: zeta_i = ((2i/K + gamma) / (1 + gamma))^(1/scale_base) (equation 12, algorithm 1).
 
-    Positions count from the middle of max_seq_len, which changes no score. Refuses lengths at which a factor would
-    leave e^-60..e^60: with the defaults those past max_seq_len // 2 + 24,500. In float16 they are sensible
-    to about a sixth of that. Meant for causal attention: for later keys the decay is a growth. No parameters.
+    Positions count from the middle of max_seq_len, which changes no score. Lengths at which a factor would leave
+    e^-60..e^60 are rejected: with the defaults, lengths above max_seq_len // 2 + 24,500. In float16 the usable range is
+    about a sixth of that. Meant for causal attention: scores of later keys grow with distance. No parameters.
 
     Args:
-        base: of the rotation.
-        gamma: the smaller, the faster the first channels decay.
-        scale_base: the distance at which the first channels have decayed to gamma / (1 + gamma).
+        base: base of the rotation frequencies.
+        gamma: offset in the decay; a smaller gamma makes the first channels decay faster.
+        scale_base: distance in tokens at which the first channels have decayed to gamma / (1 + gamma).
     """
 
     acts_on = "queries and keys"
@@ -62,7 +62,7 @@ class XPos(PositionalEncoding):
         self.log_zeta[str(head_dim)] = ConstantTensor([self._log_zeta(2 * i / head_dim) for i in range(head_dim // 2)])
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Raises ValueError past max_seq_len (compiled and on a GPU, only where one call alone is too long)."""
+        """Raises ValueError past max_seq_len (compiled or on a GPU, only if a single call is too long by itself)."""
         self.check_length(positions)
         size = str(q.shape[-1])
         angle = self.angles[size](positions, q.dtype).unsqueeze(1)

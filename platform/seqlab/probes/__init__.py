@@ -1,1 +1,1 @@
-"""Probes, which look into a model: attention weights, gates, gradients through time, heads left out."""
+"""Probes of a model: attention weights, gates, gradients through time and head ablation."""

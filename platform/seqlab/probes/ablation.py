@@ -1,4 +1,4 @@
-"""Ablation of attention heads: silenced for a while, to see what a model loses without them."""
+"""Ablation of attention heads, to measure what a model loses without them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from seqlab.attention.softmax import Attention
 
 
 class Head(NamedTuple):
-    """
+    """One attention head.
+
     Attributes:
-        attention: its name in the model.
-        place: index among its heads.
+        attention: name of its `Attention` module in the model.
+        place: index of the head in that module.
     """
 
     attention: str
@@ -30,7 +31,7 @@ def heads_of(model: nn.Module) -> list[Head]:
 
 @contextmanager
 def left_out(model: nn.Module, heads: Sequence[Head]) -> Iterator[None]:
-    """Zeroes the output of these heads while open (Michel et al. 2019, "Are Sixteen Heads Really Better than One?")."""
+    """Context that zeroes the outputs of heads (Michel et al. 2019, "Are Sixteen Heads Really Better than One?")."""
     handles = []
     for name, place in heads:
         attention: Any = model.get_submodule(name)

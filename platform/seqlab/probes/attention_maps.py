@@ -21,14 +21,14 @@ from seqlab.tasks.drawings import AttentionMap, attention_maps
 
 
 class AttentionMaps(Callback):
-    """Stores at the end of a fit, for chosen examples of the first validation batch, how much each token attends to
-    each, layer by layer and head by head: `attention/ROW.svg` and `attention/ROW.json` of the run.
+    """Stores at the end of a fit the attention maps of chosen rows of the first validation batch, by layer and head, in
+    `attention/ROW.svg` and `attention/ROW.json` of the run.
 
-    The file of data has "maps", by the mixer's name in the model (H, T, S); "tokens", what the model reads; and
-    "source", what an encoder reads.
+    The JSON file has "maps" (H, T, S), keyed by the mixer's name in the model; "tokens", the model's inputs; and
+    "source", the encoder's inputs.
 
     Args:
-        rows: of the batch, in the order of the validation data.
+        rows: indices of rows in the batch, in the order of the validation data.
     """
 
     def __init__(self, rows: Sequence[int] = (0, 1)) -> None:
@@ -43,7 +43,7 @@ class AttentionMaps(Callback):
         batch = pl_module.transfer_batch_to_device(next(iter(data.val_dataloader())), pl_module.device, 0)
         model: Any = pl_module.model
         with recorded_weights(model.eval()) as weights:
-            read(model, batch)  # on every rank: a model that is spread over them computes on all
+            read(model, batch)  # on every rank, since a sharded model needs all of them
         if not trainer.is_global_zero:
             return
         for row in [row for row in self.rows if row < len(batch[0])]:
@@ -54,7 +54,7 @@ class AttentionMaps(Callback):
             for name, found in weights.items():
                 queries = source if name.startswith("encoder.") else tokens
                 keys = source if model.get_submodule(name).needs_memory else queries
-                # What is not real trails.
+                # Padding is trailing.
                 maps.append(AttentionMap(name, found[row, :, : len(queries), : len(keys)].cpu().numpy(), queries, keys))
             content = {"tokens": tokens, "source": source, "maps": {m.name: m.weights.tolist() for m in maps}}
             log_text(json.dumps(content) + "\n", f"attention/{row}.json")
@@ -63,7 +63,7 @@ class AttentionMaps(Callback):
 
 
 def _texts(batch: Any, row: int, data: Any) -> tuple[list[str], list[str]]:
-    """The real tokens that a model reads, and those that its encoder reads, each as text."""
+    """Real input tokens of the model and of its encoder, each as text."""
     if isinstance(batch, PairBatch):
         read = batch.tokens[row][batch.targets[row] != IGNORE]
         source = batch.source[row][batch.source_mask[row]]
@@ -76,7 +76,7 @@ def _texts(batch: Any, row: int, data: Any) -> tuple[list[str], list[str]]:
 
 
 def _names(ids: Tensor, tokenizer: Any) -> list[str]:
-    """The tokens as text; `<bos>` and the like, which decode to nothing, by their names in the tokenizer."""
+    """Tokens as text; special tokens such as `<bos>`, which decode to nothing, by their names in the tokenizer."""
     if tokenizer is None:
         return [str(token) for token in ids.tolist()]
     special = {getattr(tokenizer, name): f"<{name[:-3]}>" for name in dir(tokenizer) if name.endswith("_id")}

@@ -13,8 +13,8 @@ from seqlab.mixer import Mixer
 
 @contextmanager
 def recorded_weights(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """While open, gathers the weights (B, H, T, S) of each mixer that has some and reads a sequence (`forward`), by its
-    name in the model."""
+    """Context that records the attention weights (B, H, T, S) of each `forward` call of an attention mixer, keyed by
+    the mixer's name in the model."""
     found: dict[str, Tensor] = {}
 
     def record(name: str) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Activations of the gates of RNN, LSTM and GRU while these read, and their saturated share.
+"""Gate activations of RNN, LSTM and GRU in a forward pass, and their saturated fraction.
 
 B batch, T length, W width of a direction.
 """
@@ -16,20 +16,20 @@ from seqlab.nn.scan import Carry
 from seqlab.recurrence.fused import FusedRecurrence, Weights
 
 Activations = dict[str, Tensor]
-"""Activations of one layer, by name: sigmoid `GATES` and tanhs, (B, T, W) each; at pads anything."""
+"""Activations of one layer, by name: sigmoid `GATES` and tanhs, (B, T, W) each; arbitrary at padding."""
 
 GATES = ("input", "forget", "output", "reset", "update")
 LOW, HIGH = 0.1, 0.9
-"""Bounds beyond which a gate is saturated; a tanh is saturated beyond `HIGH` in size. Of the greatest slopes, 1/4 and
-1, 36% and 19% are left there."""
+"""Bounds beyond which a gate is saturated; a tanh is saturated if its absolute value exceeds `HIGH`. There the slopes
+are 36% and 19% of their maxima, 1/4 and 1."""
 
 
 def activations(
     mixer: FusedRecurrence, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
 ) -> list[Activations]:
-    """Activations of each layer, and of each of two directions, given the arguments of `Mixer.forward`. An LSTM has the
-    gates "input", "forget" and "output" and the tanhs "candidate" and "cell"; a GRU has "reset", "update" and
-    "candidate"; an RNN has "hidden" with tanh, and none with relu.
+    """Activations of each layer and direction, given the arguments of `Mixer.forward`. An LSTM has the gates "input",
+    "forget" and "output" and the tanhs "candidate" and "cell"; a GRU has "reset", "update" and "candidate"; an RNN has
+    "hidden" with tanh, and no activations with relu.
     """
     equations, found = EQUATIONS[mixer.cell.mode], []
     for k, directions in enumerate(mixer.weights()):
@@ -55,7 +55,7 @@ def activations(
 
 
 def saturated(layers: Iterable[Activations], pad_mask: Tensor | None = None) -> dict[str, float]:
-    """Saturated share of "gates" and of "tanhs" at real tokens, where there are any."""
+    """Saturated fraction of "gates" and of "tanhs" at real tokens; a kind without activations is left out."""
     kinds: dict[str, list[Tensor]] = {"gates": [], "tanhs": []}
     for layer in layers:
         for name, y in layer.items():
@@ -103,4 +103,4 @@ EQUATIONS: dict[str, Callable[[Tensor, Carry, Weights], tuple[Carry, Activations
     "LSTM": _lstm,
     "GRU": _gru,
 }
-"""Equations of one step, by the mode of PyTorch's layers."""
+"""Equations of one step, keyed by the `mode` of PyTorch's layers."""

@@ -20,7 +20,7 @@ class GradientProbe(Probe):
     the difficulty of training recurrent neural networks", section 2). For an encoder-decoder it is that of the decoder.
 
     Args:
-        rows: of the first batch, which are looked at together.
+        rows: number of rows of the first batch, pooled in each value.
     """
 
     def check(self, model: nn.Module) -> None:

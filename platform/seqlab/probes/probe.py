@@ -1,4 +1,4 @@
-"""Probe of a model in each validation, which leaves the fit unchanged."""
+"""Base class of probes that inspect a model in each validation without affecting the fit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from seqlab.parallel import SpreadStrategy
 
 
 class Probe(Callback):
-    """Logs what a subclass finds where the model reads the first rows of the first batch of each validation: in eval
-    mode, in the weights' own precision, uncompiled. With a model on each of several processes, the first one's.
+    """Logs values that a subclass computes on the first rows of the first batch of each validation: in eval mode, in
+    the weights' precision, uncompiled. With one model replica per process, logs the values of the first process.
 
     Args:
-        rows: of the batch.
+        rows: number of rows of the batch, at least 1.
 
     Raises:
-        ValueError: fewer rows than one; from the fit, a model in which there is nothing to find, or one that is spread
-            over processes.
+        ValueError: rows is below 1; in the fit, the model has nothing to probe or is distributed over processes.
     """
 
     def __init__(self, rows: int = 32) -> None:
@@ -32,7 +31,7 @@ class Probe(Callback):
 
     @abstractmethod
     def check(self, model: nn.Module) -> None:
-        """Raises ValueError where there is nothing to find."""
+        """Raises ValueError if the model has nothing to probe."""
 
     @abstractmethod
     def find(self, model: nn.Module, batch: Any) -> dict[str, float]:
@@ -58,7 +57,7 @@ class Probe(Callback):
             return
         model: Any = pl_module.model
         devices = [pl_module.device] if pl_module.device.type == "cuda" else []
-        # Gradients need tensors that were not made in inference mode: the rows are copied.
+        # Gradients need tensors created outside inference mode, so the rows are copied.
         with (
             torch.inference_mode(False),
             torch.no_grad(),

@@ -15,13 +15,13 @@ from seqlab.recurrence.fused import FusedRecurrence
 
 
 class StateProbe(Probe):
-    """Logs in each validation, for each layer with a state that sums up the past, the root mean square of each entry
-    after the last real token, `state/LAYER/ENTRY_rms`. For RNN, LSTM and GRU also the share of their activations at
-    real tokens that is saturated: `state/LAYER/gates_saturated`, sigmoids below 0.1 or above 0.9, and
-    `state/LAYER/tanhs_saturated`, beyond 0.9. Bidirectional ones have no state, but gates.
+    """Logs in each validation, for each layer with a recurrent state, the root mean square of each state entry after
+    the last real token, `state/LAYER/ENTRY_rms`. RNN, LSTM and GRU also log the saturated fraction of their activations
+    at real tokens: `state/LAYER/gates_saturated`, sigmoids below 0.1 or above 0.9, and `state/LAYER/tanhs_saturated`,
+    beyond +-0.9. Bidirectional layers have gates but no state.
 
     Args:
-        rows: of the first batch, which are looked at together.
+        rows: number of rows of the first batch, pooled in each value.
     """
 
     def check(self, model: nn.Module) -> None:
@@ -65,5 +65,5 @@ def _recurrent(model: nn.Module) -> dict[str, Mixer]:
 
 
 def _sums(mixer: Mixer) -> list[str]:
-    """The entries of its state that sum up the past."""
+    """Names of the state entries that summarise the past."""
     return [entry.name for entry in mixer.state_spec() if entry.kind == "fixed"]

@@ -15,15 +15,15 @@ from seqlab.nn.stack import Stack
 
 
 def gradients_back(x: Tensor, y: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-    """(T,) float64: at k, the norm of the gradient of the rows' last outputs by the input k steps earlier, over that by
-    their last inputs. All rows that are long enough count together; NaN where none is.
+    """Ratios (T,) float64: at k, the gradient norm of the rows' last outputs by the input k steps earlier, relative to
+    the norm by their last input. Pooled over all rows that are long enough; NaN if there is no such row.
 
-    An output has D numbers: the gradient is that of a sum of them with random weights, which are the same in each call.
+    The gradient is taken of a sum of each output's D channels with random weights, which are the same in each call.
 
     Args:
-        x: (B, T, E), inputs that y was computed of.
+        x: (B, T, E), inputs that y was computed from.
         y: (B, T, D), outputs.
-        pad_mask: (B, T) bool, True = a real token; padding is leading or trailing. None = all are.
+        pad_mask: (B, T) bool, True = a real token; padding is leading or trailing. None = all are real.
     """
     real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if pad_mask is None else pad_mask
     weights = torch.randn(y.shape[0], y.shape[2], generator=torch.Generator().manual_seed(0)).to(y)
@@ -40,10 +40,10 @@ def gradients_back(x: Tensor, y: Tensor, pad_mask: Tensor | None = None) -> Tens
 
 
 def gradients_of(model: nn.Module, read: Callable[[], None]) -> Tensor:
-    """`gradients_back` (T,) of the outputs of a model's last stack by its inputs: embedded, positions told.
+    """`gradients_back` (T,) of the outputs of a model's last stack by its inputs, embeddings with positions.
 
     Args:
-        read: has the model read.
+        read: runs the model's forward pass.
 
     Raises:
         ValueError: the model has no stack.
@@ -60,7 +60,7 @@ def gradients_of(model: nn.Module, read: Callable[[], None]) -> Tensor:
     stack = last_stack(model)
     handles = [stack.register_forward_pre_hook(enter, with_kwargs=True), stack.register_forward_hook(leave)]
     try:
-        # cuDNN has no backward of a recurrence in eval mode.
+        # cuDNN recurrences have no backward pass in eval mode.
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             read()
             return gradients_back(**seen)
@@ -70,10 +70,10 @@ def gradients_of(model: nn.Module, read: Callable[[], None]) -> Tensor:
 
 
 def last_stack(model: nn.Module) -> Stack:
-    """The last stack of a model; of an encoder-decoder, the one that writes.
+    """Last stack of a model; for an encoder-decoder, the decoder's.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the model has no stack.
     """
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     if not stacks:

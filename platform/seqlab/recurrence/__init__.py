@@ -1,4 +1,4 @@
-"""Recurrent mixers, one idea a file."""
+"""Recurrent mixers, one idea per file."""
 
 from seqlab.recurrence.gru import GRU
 from seqlab.recurrence.lru import LRU

@@ -1,4 +1,4 @@
-"""Base of RNN, GRU and LSTM: fused layers over time, and their cells in `step`.
+"""Base class of RNN, GRU and LSTM: fused kernels over time, and single cells in `step`.
 
 B batch, T length, D d_model, L layers.
 """
@@ -24,20 +24,20 @@ Weights = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class FusedRecurrence(AlignedMixer):
-    """Layers of PyTorch's own, run by its fused kernels over time and by their cells in `step`.
+    """PyTorch's recurrent layers, run by fused kernels over time and by single cells in `step`.
 
-    A subclass names its state entries, each (B, L, D), and gives the function of one step.
+    A subclass names its state entries, each (B, L, D), and implements one step.
 
     Args:
         build: PyTorch's class of the layers (`cell`).
-        num_layers: L, stacked inside the mixer.
-        dropout: between the layers, in training.
-        bidirectional: a second pass from the end, each of width d_model/2, side by side in the output: not causal.
-        looped: a Python loop over `cell_step` in the fused kernels' place, with the same numbers: what those are
-            measured against.
+        num_layers: number of layers L stacked inside the mixer.
+        dropout: dropout probability between the layers, in training.
+        bidirectional: whether to add a backward pass; both have width d_model / 2 and are concatenated. Not causal.
+        looped: whether to use a Python loop over `cell_step` instead of the fused kernels, with the same results, as a
+            baseline for benchmarks.
 
     Raises:
-        ValueError: dropout without a second layer, bidirectional with an odd d_model or looped.
+        ValueError: dropout with a single layer, or bidirectional with an odd d_model or with looped.
     """
 
     state_names: tuple[str, ...]
@@ -72,7 +72,10 @@ class FusedRecurrence(AlignedMixer):
 
     @abstractmethod
     def cell_step(self, x_t: Tensor, carry: Carry, weights: Weights) -> Carry:
-        """One layer's state entries (B, D) after x_t (B, D): the equations of one step. The first is the output."""
+        """One step of one layer: its state entries (B, D) after x_t (B, D). The first entry is the output."""
+
+    def flops(self, new: int, seen: int) -> int:
+        return 0
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         if state:
@@ -80,7 +83,7 @@ class FusedRecurrence(AlignedMixer):
         if _autocast_on_cpu(x):
             with torch.autocast("cpu", enabled=False):
                 return self.run(x.to(self._any_weight().dtype), state, length)
-        # (L, B, D), as the cells have them.
+        # (L, B, D), PyTorch's layout.
         entries = tuple(state[name].transpose(0, 1) for name in self.state_names) if self.causal else ()
         y, last = self.over_time(x, entries, length)
         if not self.causal:
@@ -108,8 +111,8 @@ class FusedRecurrence(AlignedMixer):
 
     @operation
     def over_time(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
-        """y (B, T, D) of x, whose rows have `length` (B,) inputs, and the last entries, (L, B, D) like those given;
-        none given means zeros."""
+        """Output y (B, T, D) for x, whose rows have `length` (B,) real inputs, and the last entries (L, B, D). Empty
+        `entries` means zeros."""
         return (self._looped if self.looped else self._fused)(x, entries, length)
 
     def _fused(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
@@ -118,7 +121,7 @@ class FusedRecurrence(AlignedMixer):
         if length is None:
             y, last = self.cell(x, start_of_cell)
         else:
-            # The cell ends each row at its length: a pad is the identity.
+            # With a packed sequence each row stops at its length, so padding is the identity.
             packed = pack_padded_sequence(x, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
             packed_y, last = self.cell(packed, start_of_cell)
             assert isinstance(packed_y, PackedSequence)
@@ -141,11 +144,11 @@ class FusedRecurrence(AlignedMixer):
         return x, tuple(torch.stack(entry) for entry in zip(*layers, strict=True))
 
     def _dropped(self, x: Tensor, k: int) -> Tensor:
-        """Input of layer k."""
+        """Input of layer k after dropout."""
         return F.dropout(x, self.cell.dropout, self.training) if k else x
 
     def weights(self) -> list[tuple[Weights, ...]]:
-        """Weights of each layer, in one or two directions."""
+        """Weights of each layer, for one or two directions."""
         directions = 1 if self.causal else 2
         weights = [(w_ih, w_hh, b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in self.cell.all_weights]
         return [tuple(weights[k : k + directions]) for k in range(0, len(weights), directions)]
@@ -159,5 +162,5 @@ class FusedRecurrence(AlignedMixer):
 
 
 def _autocast_on_cpu(x: Tensor) -> bool:
-    """Autocast asks oneDNN for a bfloat16 LSTM, which it has on few CPUs."""
+    """True under CPU autocast, which requests a bfloat16 LSTM from oneDNN that few CPUs support."""
     return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")

@@ -16,13 +16,13 @@ class GRU(FusedRecurrence):
     """PyTorch's GRU layer, in which the reset gate acts after the recurrent product.
 
     r = sigmoid(W_r x + b_r + U_r h + c_r); z likewise; n = tanh(W_n x + b_n + r * (U_n h + c_n));
-    h' = (1 - z) * n + z * h. The state is `h (B, num_layers, D)`; bidirectional, it has none.
+    h' = (1 - z) * n + z * h. The state is `h (B, num_layers, D)`; a bidirectional GRU has none.
 
     Args:
-        num_layers: stacked inside the mixer.
-        dropout: between those, in training.
-        bidirectional: both ways, half of d_model each: not causal.
-        looped: a Python loop in the fused kernel's place, to measure it against.
+        num_layers: number of layers stacked inside the mixer.
+        dropout: dropout probability between these layers, in training.
+        bidirectional: whether to run in both directions with width d_model / 2 each; then it is not causal.
+        looped: whether to use a Python loop instead of the fused kernel, as a baseline for benchmarks.
     """
 
     state_names = ("h",)
@@ -63,5 +63,5 @@ class GRU(FusedRecurrence):
                 from_x = torch.cat((r, z.masked_fill(~real, torch.inf), n), dim=-1)
             x = GRUOverTime.apply(from_x, entries[0][k], w_hh, b_hh)  # type: ignore[no-untyped-call]  # (T, B, D)
             last.append(x[-1])
-        y = x if real is None else x.masked_fill(~real, 0)  # as PyTorch's own
+        y = x if real is None else x.masked_fill(~real, 0)  # as in PyTorch's kernel
         return y.transpose(0, 1), (torch.stack(last),)

@@ -1,4 +1,4 @@
-"""A GRU layer over time for training on a CPU, where PyTorch has a fused kernel for the LSTM alone.
+"""A GRU layer for training on a CPU, where PyTorch has a fused kernel only for the LSTM.
 
 B batch, T length, D width.
 """
@@ -13,10 +13,10 @@ from torch.autograd.function import once_differentiable
 
 
 class GRUOverTime(torch.autograd.Function):
-    """The equations of `GRU` step by step, with a backward of their own.
+    """Equations of `GRU`, step by step, with a hand-written backward pass.
 
-    What does not depend on the step before is computed for all steps at once: the input's products, the derivatives of
-    the gates, the weights' gradients. A step is then one product and a few elementwise operations each way.
+    Everything that does not depend on the previous step is computed for all steps at once: input products, gate
+    derivatives and weight gradients. A step is then one product and a few elementwise operations in each pass.
     """
 
     @staticmethod
@@ -24,7 +24,7 @@ class GRUOverTime(torch.autograd.Function):
         """The states h (T, B, D) after each step.
 
         Args:
-            from_x: (T, B, 3 D), W x + b of r, z and n. Where z's is infinite the step is the identity: a pad.
+            from_x: (T, B, 3 D), W x + b for r, z and n. An infinite value for z makes the step the identity (padding).
             h_0: (B, D).
             weight_hh, bias_hh: (3 D, D) and (3 D,), of r, z and n.
         """

@@ -40,7 +40,7 @@ def linear_scan(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
 
 
 def linear_step_by_step(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
-    """`linear_scan`, one step after the other."""
+    """Sequential reference version of `linear_scan`."""
     dtype = _at_least_float32(a, b, h0)
 
     def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
@@ -52,14 +52,14 @@ def linear_step_by_step(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
 
 @operation
 def complex_scan(a: Pair, b: Pair, h0: Pair) -> Pair:
-    """`linear_scan` of complex numbers, each a pair of real tensors of its shapes."""
+    """`linear_scan` for complex numbers, each a pair of real tensors with the same shapes."""
     dtype = _at_least_float32(*a, *b, *h0)
     h = _apply(*(torch.complex(pair[0].to(dtype), pair[1].to(dtype)) for pair in (a, b, h0)))
     return h.real, h.imag
 
 
 def complex_step_by_step(a: Pair, b: Pair, h0: Pair) -> Pair:
-    """`complex_scan`, one step after the other."""
+    """Sequential reference version of `complex_scan`."""
 
     def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
         h = complex_step((now[0], now[1]), (now[2], now[3]), (carry[0], carry[1]))
@@ -88,13 +88,13 @@ def _at_least_float32(*tensors: Tensor) -> torch.dtype:
 
 
 def reverse_scan(a: Tensor, b: Tensor) -> Tensor:
-    """Every g_t of g_t = b_t + a_{t+1} * g_{t+1}, from zeros after the end: what gradients follow. No gradient."""
+    """Every g_t of g_t = b_t + a_{t+1} * g_{t+1}, from zeros after the end: a backward pass. Not differentiable."""
     a_next = torch.cat((a[:, 1:], torch.ones_like(a[:, :1])), dim=1).resolve_conj()
     return _scan(a_next, b, torch.zeros_like(b[:, 0]), reverse=True)
 
 
 class _LinearScan(torch.autograd.Function):
-    """The scan and its gradient: g_t = dy_t + a_{t+1} * g_{t+1}, the same scan from the end."""
+    """The scan and its gradient g_t = dy_t + a_{t+1} * g_{t+1}, which is the same scan in reverse."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ def _apply(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
 
 
 def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
-    """(B, T, D): every h_t, from the first step on or, reversed, from the last."""
+    """Every h_t, (B, T, D), scanning from the first step or, with `reverse`, from the last."""
     batch_size, length, width = b.shape
     size = math.isqrt(max(length // 2, 1))
     chunks = -(-length // size)
@@ -128,7 +128,7 @@ def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
     a, b = (x.reshape(batch_size, chunks, size, width) for x in (a, b))  # (B, C, L, D)
     steps = range(size - 1, -1, -1) if reverse else range(size)
 
-    # What each chunk makes of a state of zeros; with the product of its factors, of any state.
+    # End state of each chunk from a zero state; with the product of its factors it gives the end from any state.
     a_of, b_of = a.unbind(dim=2), b.unbind(dim=2)  # L of (B, C, D) each: step t of every chunk
     end = torch.zeros_like(b_of[0])
     for t in steps:

@@ -24,10 +24,10 @@ class LRU(AlignedMixer):
     The state is `h_real (B, N)` and `h_imag (B, N)`.
 
     Args:
-        d_state: complex numbers in the state; None = d_model.
-        r_min: lambda begins uniform in the ring of radii r_min..r_max, 0 <= r_min < r_max <= 1 (ValueError).
-        r_max: the outer radius.
-        max_phase: and of phases 0..max_phase; small ones remember long.
+        d_state: number N of complex values in the state; None = d_model.
+        r_min: inner radius of the ring in which lambda is initialised uniformly; 0 <= r_min < r_max <= 1 (ValueError).
+        r_max: outer radius of the ring.
+        max_phase: largest initial phase of lambda in radians; small phases favour long memory.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LRU(AlignedMixer):
         if not 0 <= r_min < r_max <= 1:
             raise ValueError(f"0 <= r_min < r_max <= 1 must hold, got r_min {r_min} and r_max {r_max}")
         self.d_state = d_model if d_state is None else d_state
-        # Clear of 0 and 1, where a logarithm is infinite.
+        # Bounded away from 0 and 1, where a logarithm is infinite.
         square = (r_min**2 + torch.rand(self.d_state) * (r_max**2 - r_min**2)).clamp(1e-8, 1 - 1e-6)
         self.nu_log = nn.Parameter(torch.log(-0.5 * torch.log(square)))
         self.theta_log = nn.Parameter(torch.log(max_phase * torch.rand(self.d_state).clamp(min=1e-6)))
@@ -54,6 +54,9 @@ class LRU(AlignedMixer):
         self.skip = nn.Parameter(torch.randn(d_model))
         nn.init.normal_(self.in_proj.weight, std=(2 * d_model) ** -0.5)
         nn.init.normal_(self.out_proj.weight, std=self.d_state**-0.5)
+
+    def flops(self, new: int, seen: int) -> int:
+        return 0
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         b = self._inputs(x, state)
@@ -89,6 +92,6 @@ class LRU(AlignedMixer):
         return real * scale, imag * scale
 
     def _output(self, x: Tensor, h: Pair) -> Tensor:
-        """out_proj holds Re C beside -Im C."""
+        """Output of x and h; out_proj holds Re C and -Im C, concatenated."""
         y: Tensor = self.out_proj(torch.cat(h, dim=-1).to(x.dtype)) + self.skip * x
         return y

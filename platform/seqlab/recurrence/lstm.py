@@ -12,15 +12,15 @@ from seqlab.recurrence.fused import FusedRecurrence, Weights
 class LSTM(FusedRecurrence):
     """PyTorch's LSTM layer: c' = f * c + i * g, h' = o * tanh(c'), gates i, f, o sigmoid and g tanh of W x + U h.
 
-    The state is `h (B, num_layers, D)` and `c (B, num_layers, D)`; bidirectional, it has none.
+    The state is `h (B, num_layers, D)` and `c (B, num_layers, D)`; a bidirectional LSTM has none.
 
     Args:
-        forget_bias: where the forget gate's bias begins; 1 remembers from the start (Jozefowicz et al. 2015). None =
-            PyTorch's uniform draw around 0.
-        num_layers: stacked inside the mixer.
-        dropout: between those, in training.
-        bidirectional: both ways, half of d_model each: not causal.
-        looped: a Python loop in the fused kernel's place, to measure it against.
+        forget_bias: initial bias of the forget gate; 1 remembers from the start (Jozefowicz et al. 2015). None =
+            PyTorch's uniform initialisation around 0.
+        num_layers: number of layers stacked inside the mixer.
+        dropout: dropout probability between these layers, in training.
+        bidirectional: whether to run in both directions with width d_model / 2 each; then it is not causal.
+        looped: whether to use a Python loop instead of the fused kernel, as a baseline for benchmarks.
     """
 
     state_names = ("h", "c")
@@ -47,7 +47,7 @@ class LSTM(FusedRecurrence):
         )
         if forget_bias is not None:
             for name, parameter in self.cell.named_parameters():
-                if "bias" in name:  # two of them, which are added
+                if "bias" in name:  # PyTorch adds two biases
                     forget = parameter.detach().chunk(4)[1]
                     forget.fill_(forget_bias if "bias_ih" in name else 0.0)
 

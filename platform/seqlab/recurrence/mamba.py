@@ -27,12 +27,12 @@ class Mamba(AlignedMixer):
     The state is `conv (B, conv_width - 1, E)` and `h (B, E, N)`.
 
     Args:
-        d_state: N.
-        expand: E in multiples of d_model, at least 1 (ValueError).
-        conv_width: width of the short convolution.
-        dt_rank: R; None = d_model/16, rounded up.
-        dt_min: dt begins log-uniform from here, above 0 (ValueError),
-        dt_max: to here.
+        d_state: number of states N per channel.
+        expand: inner width E in multiples of d_model, at least 1 (ValueError).
+        conv_width: kernel width of the short convolution.
+        dt_rank: rank R of the dt projection; None = d_model/16, rounded up.
+        dt_min: lower bound of the log-uniform initialisation of dt, above 0 (ValueError).
+        dt_max: upper bound of that initialisation.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Mamba(AlignedMixer):
         self.in_proj = nn.Linear(d_model, 2 * self.d_inner, bias=False)
         self.conv = ShortConv(self.d_inner, conv_width)
         self.x_proj = nn.Linear(self.d_inner, self.dt_rank + 2 * d_state, bias=False)
-        # Not a Linear: dt's scale and range at the start are the model's memory (section 3.6).
+        # Not a Linear, which models reinitialise: dt's initial scale and range set the memory length (section 3.6).
         self.dt_weight = nn.Parameter((2 * torch.rand(self.d_inner, self.dt_rank) - 1) * self.dt_rank**-0.5)
         dt = torch.exp(math.log(dt_min) + torch.rand(self.d_inner) * (math.log(dt_max) - math.log(dt_min)))
         self.dt_bias = nn.Parameter(dt + torch.log(-torch.expm1(-dt)))  # the inverse of softplus
@@ -66,13 +66,16 @@ class Mamba(AlignedMixer):
         self.skip = nn.Parameter(torch.ones(self.d_inner))
         self.out_proj = nn.Linear(self.d_inner, d_model, bias=False)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * new * (self.dt_weight.numel() + self.d_inner * self.d_state)
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         u, z = self.in_proj(x).chunk(2, dim=-1)
         u, conv = self.conv(u, state["conv"], length)
         h, u = state["h"], F.silu(u)
         u, dt, b, c = self._select(u, h.dtype)
         if length is not None:
-            dt = torch.where(is_real(dt, length), dt, 0.0)  # a step of no time changes nothing
+            dt = torch.where(is_real(dt, length), dt, 0.0)  # dt = 0 is the identity
         y, h = selective_scan(self._precise(h), -self._precise(self.a_log).exp(), *map(self._precise, (u, dt, b, c)))
         return self._output(y, u, z), {"conv": conv, "h": h.to(self.a_log.dtype)}
 

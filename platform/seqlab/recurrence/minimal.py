@@ -1,5 +1,5 @@
-"""minGRU and minLSTM, whose gates see the input only, so that the state is a linear scan (Feng et al. 2024, "Were RNNs
-All We Needed?").
+"""minGRU and minLSTM, whose gates depend on the input only, so that the state is a linear scan (Feng et al. 2024, "Were
+RNNs All We Needed?").
 
 B batch, T length, D d_model, N state.
 """
@@ -23,8 +23,8 @@ class MinimalRNN(AlignedMixer):
     The state is `h (B, expand D)`.
 
     Args:
-        num_projections: how many of its width a subclass needs of x_t.
-        expand: the state's width in multiples of d_model (the paper's alpha).
+        num_projections: number of projections of x_t, of the state's width, that a subclass needs.
+        expand: width of the state in multiples of d_model (the paper's alpha).
     """
 
     def __init__(self, d_model: int, layer: int, *, num_projections: int, expand: int) -> None:
@@ -38,6 +38,9 @@ class MinimalRNN(AlignedMixer):
     @abstractmethod
     def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
         """Factors and inputs (..., N) from the projected input (..., num_projections N)."""
+
+    def flops(self, new: int, seen: int) -> int:
+        return 0
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         start = state["h"]
@@ -88,6 +91,6 @@ class MinLSTM(MinimalRNN):
 
     def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
         f, i, candidate = projected.chunk(3, dim=-1)
-        # log i - log f, from which both shares are had without a division (appendix B.2 of the paper).
+        # log i - log f, whose sigmoids give both normalised gates without a division (appendix B.2 of the paper).
         log_ratio = F.softplus(-f) - F.softplus(-i)
         return (-log_ratio).sigmoid(), log_ratio.sigmoid() * candidate

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.operation import operation
@@ -32,10 +32,10 @@ class MLSTM(RecurrentMixer):
     The state is `s (B, H, K, K + 1)`, C transposed and n as its last column, and `m (B, H)`.
 
     Args:
-        num_heads: must divide d_model.
+        num_heads: number of heads; must divide d_model.
 
     Raises:
-        ValueError: a number of heads that does not divide d_model.
+        ValueError: num_heads does not divide d_model.
     """
 
     def __init__(self, d_model: int, layer: int = 0, *, num_heads: int = 4) -> None:
@@ -48,12 +48,15 @@ class MLSTM(RecurrentMixer):
         self.v_proj = nn.Linear(d_model, d_model, bias=False)
         self.in_gate_proj = nn.Linear(d_model, num_heads, bias=False)
         self.forget_gate_proj = nn.Linear(d_model, num_heads, bias=False)
-        # The authors' code: it starts by remembering, each head for another time.
+        # As in the authors' code: the forget gates start open, with a different time scale per head.
         self.in_gate_bias = nn.Parameter(0.1 * torch.randn(num_heads))
         self.forget_gate_bias = nn.Parameter(torch.linspace(3.0, 6.0, num_heads))
         self.gate_proj = nn.Linear(d_model, d_model, bias=False)
         self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.head_dim + 1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         heads = (self.num_heads, self.head_dim)
@@ -65,7 +68,7 @@ class MLSTM(RecurrentMixer):
             log_i = log_i.masked_fill(~real.unsqueeze(-1), -torch.inf)
             log_f = log_f.masked_fill(~real.unsqueeze(-1), 0.0)
 
-        # Whatever m is, h is the same: gradients need not pass it.
+        # h does not depend on m, so no gradient is needed through it.
         start = state["m"].detach()
         m = _stabilisers(log_i.detach(), log_f.detach(), start, single=single)
         before = torch.cat((start.unsqueeze(1), m), dim=1)[:, :-1]
@@ -92,14 +95,14 @@ def _stabilisers(log_i: Tensor, log_f: Tensor, start: Tensor, *, single: bool) -
 
 @operation
 def stabilise(log_i: Tensor, log_f: Tensor, start: Tensor) -> Tensor:
-    """All at once: F_t + max(start, max_{s <= t} (log i_s - F_s)) with F the running sum of log f. That is rounded
-    otherwise than the recurrence, which any m may be."""
+    """Parallel form: F_t + max(start, max_{s <= t} (log i_s - F_s)) with F the cumulative sum of log f. Its rounding
+    differs from the recurrence's, which is harmless since any m is valid."""
     total = log_f.cumsum(dim=1)
     return total + torch.maximum(start.unsqueeze(1), (log_i - total).cummax(dim=1).values)
 
 
 def stabilise_step_by_step(log_i: Tensor, log_f: Tensor, start: Tensor) -> Tensor:
-    """`stabilise`, one step after the other."""
+    """Sequential reference version of `stabilise`."""
 
     def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
         m = torch.maximum(now[1] + carry[0], now[0])

@@ -30,9 +30,9 @@ class RGLRU(AlignedMixer):
     The state is `position (B,)`, `conv (B, conv_width - 1, N)` and `h (B, N)`.
 
     Args:
-        d_state: width of the recurrence; None = d_model.
-        num_heads: blocks of the gates' weights; must divide d_state (ValueError).
-        conv_width: width of the short convolution.
+        d_state: width N of the recurrence; None = d_model.
+        num_heads: number of blocks in the gates' weights; must divide d_state (ValueError).
+        conv_width: kernel width of the short convolution.
     """
 
     def __init__(
@@ -54,6 +54,9 @@ class RGLRU(AlignedMixer):
         self.decay = nn.Parameter(torch.log(torch.expm1(-torch.log(0.9 + 0.099 * torch.rand(self.d_state)) / _C)))
         self.out_proj = nn.Linear(self.d_state, d_model)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * new * (self.input_gate_weight.numel() + self.recurrent_gate_weight.numel())
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         u, conv = self.conv(self.in_proj(x), state["conv"], length)
         start, position = state["h"], state["position"]
@@ -74,7 +77,7 @@ class RGLRU(AlignedMixer):
         return POSITION, self.conv.entry, Entry("h", (self.d_state,))
 
     def _coefficients(self, u: Tensor, first: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Factors and inputs (..., N) of the recurrence from u (..., N); `first` (..., 1), where nothing precedes."""
+        """Factors and inputs (..., N) of the recurrence from u (..., N); `first` (..., 1) marks the first input."""
         i = _block_linear(u, self.input_gate_weight, self.input_gate_bias).to(dtype).sigmoid()
         r = _block_linear(u, self.recurrent_gate_weight, self.recurrent_gate_bias).to(dtype).sigmoid()
         log_a = -_C * F.softplus(self.decay) * r

@@ -1,4 +1,4 @@
-"""The vanilla recurrent network (Elman 1990), and the one that begins as the identity (Le et al. 2015)."""
+"""The vanilla recurrent network (Elman 1990), with optional identity initialisation (Le et al. 2015)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from seqlab.recurrence.fused import FusedRecurrence, Weights
 
 
 class RNN(FusedRecurrence):
-    """h' = tanh(W x + b + U h + c), or relu. The state is `h (B, num_layers, D)`; bidirectional, it has none.
+    """h' = tanh(W x + b + U h + c), or relu. The state is `h (B, num_layers, D)`; a bidirectional RNN has none.
 
     Args:
         nonlinearity: "tanh" or "relu" (ValueError).
-        identity_init: U begins as the identity, b and c as zeros: with relu, the IRNN (Le, Jaitly & Hinton 2015).
-        num_layers: stacked inside the mixer.
-        dropout: between those, in training.
-        bidirectional: both ways, half of d_model each: not causal.
-        looped: a Python loop in the fused kernel's place, to measure it against.
+        identity_init: whether to initialise U to the identity, b and c to zero; with relu, the IRNN (Le, Jaitly &
+            Hinton 2015).
+        num_layers: number of layers stacked inside the mixer.
+        dropout: dropout probability between these layers, in training.
+        bidirectional: whether to run in both directions with width d_model / 2 each; then it is not causal.
+        looped: whether to use a Python loop instead of the fused kernel, as a baseline for benchmarks.
     """
 
     state_names = ("h",)

@@ -1,4 +1,4 @@
-"""RWKV-7 "Goose": a delta rule with a decay a channel (Peng et al. 2025).
+"""RWKV-7 "Goose": a delta rule with a decay per channel (Peng et al. 2025).
 
 B batch, T length, D d_model, H heads, K head_dim.
 """
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.updates import Updates
@@ -34,12 +34,12 @@ class RWKV7(RecurrentMixer):
     `s (B, H, K, K)`, S transposed.
 
     Args:
-        head_dim: K; must divide d_model.
+        head_dim: head width K; must divide d_model.
         decay_rank: inner width of lora_w and lora_a; None = the authors' choice for d_model.
-        gate_rank: inner width of lora_g; None likewise.
+        gate_rank: inner width of lora_g; None = the authors' choice for d_model.
 
     Raises:
-        ValueError: a head_dim that does not divide d_model.
+        ValueError: head_dim does not divide d_model.
     """
 
     looks_back = True
@@ -69,7 +69,7 @@ class RWKV7(RecurrentMixer):
         self.rate_up = nn.Linear(decay_rank, d_model, bias=False)
         self.gate_down = nn.Linear(d_model, gate_rank, bias=False)
         self.gate_up = nn.Linear(gate_rank, d_model, bias=False)
-        # As the authors' code for its first layer; there, later ones start with less of the token before.
+        # As in the authors' code for the first layer; later layers there start with less of the previous token.
         place = torch.arange(d_model) / d_model
         spread = torch.linspace(-0.5, 0.5, d_model)
         zigzag = torch.linspace(-1.0, 1.0, head_dim).repeat(self.num_heads) if head_dim > 1 else torch.zeros(d_model)
@@ -82,6 +82,9 @@ class RWKV7(RecurrentMixer):
         self.bonus = nn.Parameter(torch.full((self.num_heads, head_dim), -0.04))
         self.head_norm = HeadNorm(self.num_heads, head_dim, eps=1e-5 * head_dim)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.head_dim, writers=2)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         history = torch.cat((state["shift"].unsqueeze(1), x), dim=1)  # (B, 1 + T, D)
@@ -104,7 +107,7 @@ class RWKV7(RecurrentMixer):
         if real is None:
             shift = x[:, -1]
         else:
-            # (B, 1, D) places in the history, whose first is the state's.
+            # (B, 1, D) indices into the history, whose first entry comes from the state.
             last = real.sum(dim=1).view(-1, 1, 1).expand(-1, 1, self.d_model)
             shift = history.gather(1, last).squeeze(1)
         return self.out_proj(gate * heads.flatten(2)), {"shift": shift.to(state["shift"].dtype), "s": s}

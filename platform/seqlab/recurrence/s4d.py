@@ -29,16 +29,16 @@ class S4D(AlignedMixer):
     h_t = exp(dt A) h_{t-1} + (exp(dt A) - 1)/A x_t, y_t = 2 Re(C h_t) + skip * x_t; then out = GLU(W gelu(y)), which
     mixes the channels, as in the authors' code. A channel's other N states are the conjugates; B is 1 (section 3.2).
 
-    Training is chunked: inside a chunk the convolution with 2 Re(C exp(k dt A) B) as one matrix product a channel,
-    between chunks the recurrence. No power of exp(dt A) exceeds 1.
+    Training is chunked: within a chunk, the convolution with 2 Re(C exp(k dt A) B) is one matrix product per channel;
+    between chunks, the recurrence is used. No power of exp(dt A) exceeds 1.
 
     The state is `h_real (B, D, N)` and `h_imag (B, D, N)`.
 
     Args:
-        d_state: states of a channel with their conjugates, even (ValueError); N is half of it.
+        d_state: number of states per channel, including conjugates; N is half of it. Must be even (ValueError).
         init: "lin": A_n = -1/2 + i pi n; "inv": A_n = -1/2 + i (d_state/pi) (d_state/(2n + 1) - 1) (section 4.2).
-        dt_min: dt begins log-uniform from here, above 0 (ValueError),
-        dt_max: to here.
+        dt_min: lower bound of the log-uniform initialisation of dt, above 0 (ValueError).
+        dt_max: upper bound of that initialisation.
     """
 
     def __init__(
@@ -71,6 +71,13 @@ class S4D(AlignedMixer):
         self.skip = nn.Parameter(torch.randn(d_model))
         self.out_proj = nn.Linear(d_model, 2 * d_model)
 
+    def flops(self, new: int, seen: int) -> int:
+        if new == 1:  # state update and read; a complex product takes four real ones
+            return 8 * self.d_model * self.d_state
+        size = min(CHUNK, new)
+        chunks = -(-new // size) * size * (2 * self.d_state + size)
+        return 2 * self.d_model * (chunks + size * self.d_state)  # plus the final state
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         with torch.autocast(x.device.type, enabled=False):
             y, h = self.in_chunks(self._precise(x), self._entries(state), length)
@@ -102,7 +109,7 @@ class S4D(AlignedMixer):
         return self._pair(radius * angle.cos(), radius * angle.sin())
 
     def _gain(self) -> Pair:
-        """(exp(dt A) - 1)/A, (D, N) each part; near 0 the difference would cancel."""
+        """(exp(dt A) - 1)/A, (D, N) each part, computed without cancellation near 0."""
         dt, decay, frequency = self._rates()
         angle, shrink = dt * frequency, expm1(-dt * decay)
         real, imag = shrink * angle.cos() - 2 * (angle / 2).sin() ** 2, (shrink + 1) * angle.sin()
@@ -110,12 +117,12 @@ class S4D(AlignedMixer):
         return self._pair((imag * frequency - real * decay) / square, (-real * frequency - imag * decay) / square)
 
     def _rates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """dt (D, 1), and minus the real part and the imaginary part of A, (D, N)."""
+        """dt (D, 1), the negated real part of A (D, N) and its imaginary part (D, N)."""
         log_dt, log_decay, frequency = map(raised, (self.log_dt, self.log_decay, self.frequency))
         return self._precise(log_dt).exp().unsqueeze(-1), self._precise(log_decay).exp(), self._precise(frequency)
 
     def _pair(self, real: Tensor, imag: Tensor) -> Pair:
-        """In the parameters' dtype, in at least float32."""
+        """Converts both parts to the parameters' dtype, at least float32."""
         dtype = torch.promote_types(self.skip.dtype, torch.float32)
         return real.to(dtype), imag.to(dtype)
 
@@ -128,7 +135,7 @@ class S4D(AlignedMixer):
         return F.glu(mixed, dim=-1)
 
     def step_by_step(self, x: Tensor, h: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
-        """`in_chunks`, one step after the other."""
+        """Sequential reference version of `in_chunks`."""
         real = torch.ones_like(x[..., :1], dtype=torch.bool) if length is None else is_real(x, length)
         power, gain = self._power(1), self._gain()
 
@@ -143,7 +150,7 @@ class S4D(AlignedMixer):
 
     @operation
     def in_chunks(self, x: Tensor, h0: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
-        """y (B, T, D) of x in at least float32, whose rows are of `length` (B,), and the last state."""
+        """Output y (B, T, D) for x in at least float32, whose rows have `length` (B,) inputs, and the last state."""
         batch_size, total, width = x.shape
         size = min(CHUNK, total)
         chunks = -(-total // size)
@@ -152,7 +159,7 @@ class S4D(AlignedMixer):
         x = F.pad(torch.where(is_real(x, length), x, 0.0), (0, 0, 0, chunks * size - total))
         by_channel = x.view(batch_size * chunks, size, width).permute(2, 0, 1)  # (D, B C, L)
         power = self._power(torch.arange(size + 1, device=x.device).view(-1, 1, 1))
-        # What an input adds to the state k steps later; with C, to the output.
+        # Contribution of an input to the state k steps later; multiplied by C, to the output.
         response = complex_product(self._gain(), (power[0][:-1], power[1][:-1]))
         to_end = torch.cat(response, dim=-1).flip(0).transpose(0, 1)  # (D, L, 2 N)
 
@@ -173,7 +180,7 @@ class S4D(AlignedMixer):
         y = y + torch.bmm(before, 2 * torch.cat((c_power[0], -c_power[1]), dim=-1).permute(1, 2, 0))
         y = y.permute(1, 2, 0).reshape(batch_size, chunks * size, width)[:, :total]
 
-        # Where a row ends: the start of its last chunk, and the inputs since then.
+        # Final state of each row: the state at the start of its last chunk, and the inputs since then.
         chunk = (length - 1).clamp(min=0) // size
         since = length - chunk * size
         place = torch.arange(-size, 0, device=x.device) + length.unsqueeze(1)  # (B, L)

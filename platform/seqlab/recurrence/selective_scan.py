@@ -1,5 +1,5 @@
-"""The scan of a selective state space model (Gu & Dao 2023, algorithm 2 and section 3.3.2), whose states (B, T, E, N)
-are never held: chunk by chunk they are made, read and dropped, and made again for the gradient.
+"""The scan of a selective state space model (Gu & Dao 2023, algorithm 2 and section 3.3.2). Its states (B, T, E, N) are
+never all in memory: they are computed and discarded chunk by chunk, and recomputed in the backward pass.
 
 B batch, T length, E channels, N states of a channel, L steps of a chunk.
 """
@@ -45,7 +45,7 @@ def selective_scan(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c
 def selective_step_by_step(
     h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """`selective_scan`, one step after the other."""
+    """Sequential reference version of `selective_scan`."""
 
     def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
         y, h = selective_step(carry[0], decay, now[0], now[1], now[2], now[3])
@@ -71,7 +71,7 @@ class _SelectiveScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Carry:
-        decay, *saved = ctx.saved_tensors  # once: checkpointed activations are given no second time
+        decay, *saved = ctx.saved_tensors  # read once: with activation checkpointing they cannot be unpacked twice
         inputs, starts = saved[:4], saved[4:]
         dy, dh = gradients
         d_decay = torch.zeros_like(decay)
@@ -82,7 +82,7 @@ class _SelectiveScan(torch.autograd.Function):
             dy_here = dy[:, chunk]
             factors, states = _states(starts[number], decay, u, dt, b)
             before = torch.cat((starts[number].unsqueeze(1), states[:, :-1]), dim=1)
-            # What the loss gains by each state, through its output and through the later ones.
+            # Gradient of the loss by each state, through its own output and through later states.
             g = dy_here.unsqueeze(-1) * c.unsqueeze(2)
             g[:, -1] += dh
             g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)  # (B, L, E N), as one channel each

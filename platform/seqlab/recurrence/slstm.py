@@ -20,7 +20,7 @@ LOWEST = -1e4  # m before the first token: its forget gate is then 0, as exp(-in
 
 
 class SLSTM(RecurrentMixer):
-    """Beck et al. 2024, "xLSTM", equations 8-18: gates z, i, f, o are W x_t + R h_{t-1} + b, with R a block a head;
+    """Beck et al. 2024, "xLSTM", equations 8-18: gates z, i, f, o are W x_t + R h_{t-1} + b, R has a block per head;
 
     c_t = f_t c_{t-1} + i_t tanh(z_t),   n_t = f_t n_{t-1} + i_t,   h_t = sigmoid(o_t) c_t / n_t,
 
@@ -31,10 +31,10 @@ class SLSTM(RecurrentMixer):
     The state is `h`, `c`, `n` and `m`, (B, H, K) each.
 
     Args:
-        num_heads: must divide d_model.
+        num_heads: number of heads; must divide d_model.
 
     Raises:
-        ValueError: a number of heads that does not divide d_model.
+        ValueError: num_heads does not divide d_model.
     """
 
     def __init__(self, d_model: int, layer: int = 0, *, num_heads: int = 4) -> None:
@@ -43,11 +43,14 @@ class SLSTM(RecurrentMixer):
         self.num_heads = num_heads
         self.head_dim = d_model // num_heads
         self.in_proj = nn.Linear(d_model, 4 * d_model, bias=False)
-        # The authors' code: no feedback at first, and a forget gate that remembers each channel for another time.
+        # As in the authors' code: no feedback at initialisation, and a different forget-gate time scale per channel.
         self.feedback_weight = nn.Parameter(torch.zeros(num_heads, self.head_dim, 4 * self.head_dim))
         remember, zeros = torch.linspace(3.0, 6.0, self.head_dim), torch.zeros(self.head_dim)
         self.bias = nn.Parameter(torch.cat((zeros, zeros, remember, zeros)).repeat(num_heads, 1))
         self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * new * self.feedback_weight.numel()
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, -1)) + self.bias  # (B, T, H, 4 K)
@@ -73,7 +76,7 @@ class SLSTM(RecurrentMixer):
         fed_back = torch.bmm(h.transpose(0, 1), self.feedback_weight).transpose(0, 1)  # (H, B, K) @ (H, K, 4 K)
         z, log_i, raw_f, o = (given + fed_back).chunk(4, dim=-1)
         log_f = logsigmoid(raw_f)
-        # h does not depend on m: gradients need not pass it.
+        # h does not depend on m, so no gradient is needed through it.
         new_m = torch.maximum(log_f + m, log_i).detach()
         i, f = (log_i - new_m).exp(), (log_f + (m - new_m)).exp()
         new_c, new_n = f * c + i * z.tanh(), f * n + i

@@ -1,4 +1,4 @@
-"""Fixed windows: each output is a function of the last inputs, a fixed number of them.
+"""Fixed windows: each output is a function of a fixed number of last inputs.
 
 B batch, T length, D d_model, R reach.
 """
@@ -17,10 +17,10 @@ from seqlab.nn.short_conv import extend_history
 
 
 class Window(AlignedMixer):
-    """Sees an input and the `reach` ones before it, zeros before the first. The state is `inputs (B, R, D)`.
+    """Sees an input and the `reach` inputs before it, with zeros before the first. The state is `inputs (B, R, D)`.
 
     Args:
-        reach: R, at least 1 (ValueError).
+        reach: number R of previous inputs, at least 1 (ValueError).
     """
 
     def __init__(self, d_model: int, layer: int, *, reach: int) -> None:
@@ -32,6 +32,9 @@ class Window(AlignedMixer):
     @abstractmethod
     def mix(self, history: Tensor) -> Tensor:
         """y (B, T, D) for the last T inputs of history (B, R + T, D)."""
+
+    def flops(self, new: int, seen: int) -> int:
+        return 0
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         history, inputs = extend_history(state["inputs"], x, length)
@@ -52,7 +55,7 @@ class NGramWindow(Window):
     The state is `inputs (B, window - 1, D)`.
 
     Args:
-        window: n, with the current input, at least 2 (ValueError).
+        window: number n of inputs including the current one, at least 2 (ValueError).
         d_hidden: width of the tanh; None = d_model.
     """
 
@@ -73,10 +76,10 @@ class CBOW(Window):
     """out_proj of the mean of the last inputs: the continuous bag of words (Mikolov et al. 2013, section 3.1), here of
     the past alone. Where there are fewer inputs than the window holds, it is their mean.
 
-    The state is `position (B,)`, how many inputs there were, and `inputs (B, window - 1, D)`.
+    The state is `position (B,)`, the number of inputs read so far, and `inputs (B, window - 1, D)`.
 
     Args:
-        window: how many inputs are averaged, with the current one, at least 2 (ValueError).
+        window: number of averaged inputs including the current one, at least 2 (ValueError).
     """
 
     def __init__(self, d_model: int, layer: int = 0, *, window: int = 4) -> None:
@@ -105,8 +108,8 @@ class CausalConv(Window):
     The state is `inputs (B, (width - 1) d, D)`.
 
     Args:
-        width: taps of the kernel, at least 2 (ValueError).
-        dilation_growth: at least 1 (ValueError); 2 doubles the dilation layer by layer, as a TCN or WaveNet does.
+        width: number of kernel taps, at least 2 (ValueError).
+        dilation_growth: factor on the dilation from layer to layer, at least 1 (ValueError); 2 in a TCN or WaveNet.
     """
 
     def __init__(self, d_model: int, layer: int = 0, *, width: int = 4, dilation_growth: int = 1) -> None:

@@ -1,1 +1,1 @@
-"""Claims of the field put to the test: what is measured, the rule that decides, the verdict, and its page."""
+"""Studies, which test claims of the field: measurements, decision rules, verdicts, and pages."""

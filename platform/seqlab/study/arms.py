@@ -1,4 +1,4 @@
-"""Fits the arms of a study: each at the learning rate that is best for it in validation, with each seed."""
+"""Fits of a study's arms, each at its best learning rate in validation and with each seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqlab.tracking.runs import PARENT_TAG, TrackedRun, search, settle
 from seqlab.tracking.store import Store
 
 TICK = 0.02
-"""Seconds between looks at the fits."""
+"""Seconds between checks of the fits."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,10 @@ class Arm:
     """One of the models that a study compares.
 
     Attributes:
-        fit: arguments of `seqlab fit`, `--config` too.
-        rates: the learning rates that are tried with the first seed; the others have the best of them.
-        seeds: the options set to the seed: of weights, and of the order or the draw of the data.
+        name: name of the arm.
+        fit: arguments of `seqlab fit`, including `--config`.
+        rates: learning rates tried with the first seed; other seeds use the best one.
+        seeds: options that are set to the seed: the seed of the weights, and of the order or generation of the data.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Arm:
     seeds: tuple[str, ...] = ("seed_everything", "data.seed")
 
     def job(self, rate: float, seed: int) -> str:
-        """Name of a fit's run; a changed arm has another one."""
+        """Run name of a fit; it changes with the arm's arguments."""
         digest = hashlib.sha256(json.dumps([self.fit, self.seeds]).encode()).hexdigest()[:6]
         return f"{self.name.replace(' ', '-')}-{digest}-lr{rate:g}-s{seed}"
 
@@ -45,15 +46,15 @@ class Arm:
 
 
 def fit_arms(arms: Sequence[Arm], experiment: str, seed: int, at_once: int, parent: str) -> dict[str, TrackedRun]:
-    """The run of each arm with this seed, by the arm's name. Finished fits are not repeated.
+    """Runs of all arms with this seed, by arm name. Finished fits are not repeated.
 
     Args:
-        at_once: how many fits run at a time, each with its share of the cores.
-        parent: id of the run that MLflow shows them below.
+        at_once: number of concurrent fits, each with an equal share of the cores.
+        parent: id of the run below which MLflow shows the fits.
 
     Raises:
-        ValueError: no rate of an arm, or another seed of it, could be fitted; the fit's log tells why.
-        StoppedError: a signal came; its fits have written their checkpoints, from which the same call goes on.
+        ValueError: all rates of an arm, or its fit with this seed, failed; the fit's log has the reason.
+        StoppedError: a signal was received. The fits have written checkpoints, from which the same call continues.
     """
     tried = _fit([(arm, rate, 0) for arm in arms for rate in arm.rates], experiment, at_once, parent)
     best = {}
@@ -70,7 +71,7 @@ def fit_arms(arms: Sequence[Arm], experiment: str, seed: int, at_once: int, pare
 
 
 def _fit(wanted: Sequence[tuple[Arm, float, int]], experiment: str, at_once: int, parent: str) -> dict[str, TrackedRun]:
-    """The finished runs of an experiment by job, after fitting the wanted ones that are missing."""
+    """Fits the missing ones of the wanted jobs, and returns all finished runs of the experiment by job."""
     store, place = Store(), Place(threads=max(1, (os.cpu_count() or 1) // at_once))
     done = _finished(store, experiment)
     waiting = [one for one in wanted if one[0].job(*one[1:]) not in done]

@@ -1,4 +1,4 @@
-"""Style of the studies' figures, on pages of any width, in colour and in grey."""
+"""Style of the studies' figures, for pages of any width, in colour and in greyscale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"),
     *("#000000", "#999999", "#882255", "#117733"),
 )
-"""Colours that the colour-blind can tell apart too; the first seven are those of Okabe and Ito 2008."""
+"""Colour-blind-safe colours; the first seven are from Okabe and Ito 2008."""
 RAISED = reduce(
     lambda text, pair: f"replace({text}, /{pair[0]}/g, '{pair[1]}')",
     zip("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", strict=True),
@@ -22,11 +22,11 @@ POWERS = (
     "!isNumber(datum.value) || indexof(datum.label, 'e') < 0 ? datum.label : datum.value == 1 ? '1' : "
     f"(split(datum.label, 'e')[0] == '1' ? '' : split(datum.label, 'e')[0] + '·') + '10' + {RAISED}"
 )
-"""Numbers such as 1e-15 as powers of ten."""
+"""Vega expression that formats numbers such as 1e-15 as powers of ten."""
 
 
 def styled(chart: Any) -> TopLevelMixin:
-    """An Altair chart with text that is legible on a phone, its legend below."""
+    """Configures an Altair chart with text legible on a phone and the legend at the bottom."""
     drawn: TopLevelMixin = (
         chart.configure(font="sans-serif")
         .configure_axis(labelFontSize=12, titleFontSize=12, labelLimit=220, labelExpr=POWERS)
@@ -38,7 +38,7 @@ def styled(chart: Any) -> TopLevelMixin:
 
 
 def edge(axis: Literal["x", "y"], at: float, says: str) -> Any:
-    """A dashed line across a chart where its axis is `at`, labelled to its left or above it."""
+    """A dashed line across a chart at value `at` of an axis, labelled to its left or above it."""
     import altair as alt
 
     base = alt.Chart(alt.InlineData(values=[{"edge": at, "says": says}])).encode(**{axis: "edge:Q"})
@@ -50,13 +50,14 @@ def edge(axis: Literal["x", "y"], at: float, says: str) -> Any:
 def with_slider(
     lines: Any, rows: list[dict[str, Any]], along: str, value: Any, of: Any, unit: str, only: str = "true"
 ) -> Any:
-    """Lines, and below them the value of each at a place that a slider moves.
+    """A line chart, and below it the value of each line at a position chosen by a slider.
 
     Args:
-        lines: a chart of rows over the column `along`, whose colours, shapes and scale are those of what lies below.
-        value: the quantity, as an x of Altair.
-        of: what tells the lines apart, as a y of Altair.
-        unit: of the places, which need not be equally far apart.
+        lines: chart of the rows over the column `along`; its colours, shapes and scale are also used below.
+        along: column of the positions in `rows`.
+        value: plotted quantity, as an Altair x encoding.
+        of: column that identifies the lines, as an Altair y encoding.
+        unit: unit of the positions, which need not be equally spaced.
         only: filter of the rows, as a Vega expression.
     """
     import altair as alt
@@ -66,7 +67,7 @@ def with_slider(
     at = alt.param(name="at", value=len(places) // 2, bind=slider)
     place = alt.param(name="place", expr=f"{places}[at]")
     lines = lines.copy(deep=False)
-    lines.config = alt.Undefined  # where they were styled already
+    lines.config = alt.Undefined  # if the lines were already styled
     first = lines.layer[0] if isinstance(lines, alt.LayerChart) else lines
     drawn = {
         name: kind.legend(None) if hasattr(kind, "legend") else kind
@@ -88,7 +89,7 @@ def with_slider(
 
 
 def _scale(y: Any, rows: list[dict[str, Any]], value: Any) -> dict[str, Any]:
-    """Scale of the lines, which holds all rows, so that marks move and not their axis."""
+    """Scale of the lines over all rows, so that the axis stays fixed when the slider moves."""
     import altair as alt
 
     found = [row[_column(value)] for row in rows] or [0]
@@ -97,7 +98,7 @@ def _scale(y: Any, rows: list[dict[str, Any]], value: Any) -> dict[str, Any]:
 
 
 def _names(of: Any, rows: list[dict[str, Any]]) -> list[str]:
-    """Names of all lines in the requested order, even where some have no mark."""
+    """Names of all lines in the requested order, including lines without a mark."""
     found = dict.fromkeys(row[_column(of)] for row in rows)
     return [name for name in of["sort"] if name in found] if isinstance(of["sort"], list) else sorted(found)
 

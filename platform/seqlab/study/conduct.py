@@ -1,4 +1,4 @@
-"""Runs a study, and keeps what each seed gave in one run of its experiment. Stopped, it goes on with the next seed."""
+"""Execution of a study. The results of all seeds are stored in one run; a stopped study continues at the next seed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ STUDY_TAG, SCALE_TAG, FIXED_TAG = "study", "study.scale", "study.fixed"
 VERDICT = "verdict."
 """Tags of a study's run: its name, its scale, the commit that fixed its rules, and each verdict."""
 LIB = "seqlab_studies.lib."
-"""Package of what several studies measure with."""
+"""Package of measurement code shared by several studies."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A study that was run.
+    """Result of a study.
 
     Attributes:
-        seeds: the results of each.
+        run: MLflow run that stores the results.
+        seeds: measurements of each seed.
     """
 
     study: Study
@@ -46,17 +47,17 @@ class Result:
 
     @property
     def points(self) -> Points:
-        """Rows of all seeds, each with its own seed."""
+        """Rows of all seeds, with an added column `seed`."""
         return [row | {"seed": seed} for seed, seen in enumerate(self.seeds) for row in seen.points]
 
 
 def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
-    """Runs a study with so many seeds, or with one if all its claims are exact, and so many fits at a time.
+    """Runs a study with the given number of seeds, or with one if all claims are exact; `jobs` fits run concurrently.
 
     Raises:
         ValueError: an arm could not be fitted.
     """
-    name, store = f"{study.name}-{scale}-{declared(study)}", Store()  # of another declaration nothing is taken over
+    name, store = f"{study.name}-{scale}-{declared(study)}", Store()  # a changed declaration starts a new run
     before = run_of_job(name, study.name, "", store)
     logger = RunLogger(study.name, name=name, run_id=None if before is None else before.id)
     logger.begin()
@@ -82,7 +83,7 @@ def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
 
 
 def latest(study: Study) -> list[Result]:
-    """The newest finished run of each scale that can be judged; none where it was not run here."""
+    """Newest finished run of each scale, if it can still be judged; empty if the study was not run here."""
     store = Store()
     runs = search(store, experiment=study.name) if store.exists else []
     finished = [run for run in runs if run.status == "FINISHED" and run.tags.get(STUDY_TAG) == study.name]
@@ -94,17 +95,17 @@ def latest(study: Study) -> list[Result]:
 
 
 def _can_be_judged(result: Result) -> bool:
-    """True if every case declared now was measured; those declared since the run were not."""
+    """True if every currently declared case was measured, so that none was added after the run."""
     judged = [claim for claim in result.study.claims if claim.key not in result.seeds[0].needs]
     names = {case for claim in judged for case in (*claim.cases, *(control.case for control in claim.controls))}
     return all(names <= set(seen.values) for seen in result.seeds)
 
 
 def declared(study: Study) -> str:
-    """Digest of the study's file and of the files of LIB that it names. Comments, docstrings, texts and figures,
-    which may be written once its verdicts are known, do not count."""
+    """Digest of the study's file and of the files of `LIB` that it imports. Comments, docstrings, texts and figures are
+    excluded, because they may be written after the verdicts are known."""
     files, told = [study.file()], ""
-    for file in files:  # and of what these import, which is added below
+    for file in files:  # the list grows by the imports of each file
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module):
@@ -128,7 +129,7 @@ def _is_told_after(line: ast.stmt) -> bool:
 
 
 def fixed(study: Study) -> str:
-    """The commit in which the study's file was last changed, or why it has none."""
+    """Commit that last changed the study's file, or a note if it is not committed."""
     file = study.file()
     if (changed := git(file.parent, "status", "--porcelain", "--", file.name)) is None:
         return "not under version control"

@@ -1,4 +1,4 @@
-"""Studies by name, or by the file that declares one."""
+"""Lookup of studies by name or by file."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from seqlab.study.study import Study
 
 
 def packaged() -> dict[str, Study]:
-    """The studies of `seqlab_studies`, by name."""
+    """Studies of `seqlab_studies`, by name."""
     studies: dict[str, Study] = import_module("seqlab_studies.book").STUDIES
     return studies
 
 
 def find_study(name: str) -> Study:
-    """A packaged study, or the one that a Python file declares; the file is run.
+    """Finds a packaged study, or the study declared in a Python file, which is executed.
 
     Args:
-        name: of the study, or the path of the file.
+        name: name of a study, or path of a file.
 
     Raises:
-        ValueError: there is no such study or file, or the file does not declare one study with a name of its own.
+        ValueError: the study or file does not exist, or the file does not declare exactly one study with a new name.
     """
     studies = packaged()
     if name in studies:
@@ -44,7 +44,7 @@ def _declared_in(path: Path) -> Study:
     spec = spec_from_file_location(f"study_of_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # `Study.file` finds the file by it
+    sys.modules[spec.name] = module  # required by `Study.file`
     try:
         spec.loader.exec_module(module)
     except (ImportError, SyntaxError) as error:

@@ -1,4 +1,4 @@
-"""Notebooks in Markdown, converted by Jupytext: of a study, to see it and break it, and of the worksheet."""
+"""Notebooks of studies and of the worksheet, converted from Markdown by Jupytext."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ WORKSHEET = "worksheet"
 
 
 def notebook(study: Study | None) -> str:
-    """The notebook of a study as `.ipynb`; without a study, the worksheet."""
+    """Notebook of a study as `.ipynb`; None = the worksheet."""
     import jupytext
 
     text = "\n\n".join(_parts(study)) if study else (files("seqlab_studies") / "worksheet.md").read_text("utf-8")
     read = jupytext.reads(text, fmt="md")
     read.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     for place, cell in enumerate(read.cells):
-        cell["id"] = f"cell-{place}"  # the same source gives the same file
+        cell["id"] = f"cell-{place}"  # deterministic ids, so that the same source gives the same file
     return str(jupytext.writes(read, fmt="ipynb"))
 
 

@@ -1,4 +1,4 @@
-"""A study as one HTML page, and the index of all verdicts."""
+"""HTML page of a study, and index of all verdicts."""
 
 from __future__ import annotations
 
@@ -72,17 +72,18 @@ VOTES = ("supported", "refuted", "it depends")
 
 
 def page(results: Sequence[Result], script: str = "") -> str:
-    """The page of one study, by the results of each scale it was run at; the figures show the last one's.
+    """HTML page of one study.
 
     Args:
-        script: file beside the page with `figure_script`; "" = the page holds it and loads nothing.
+        results: result at each scale; the figures show the last one.
+        script: file next to the page that contains `figure_script`; "" = embed the script in the page.
     """
     study, last = results[-1].study, results[-1]
     sections = "".join(_section(claim, results) for claim in study.claims)
     measured = [claim for claim in study.claims if last.judgements[claim.key].intervals]
     specs = {_anchor(claim): study.figure(claim, last.points).to_dict() for claim in measured}
     rows: dict[str, Any] = {}
-    for spec in specs.values():  # claims that show the same rows share them
+    for spec in specs.values():  # claims with the same rows share one copy
         rows |= spec["datasets"]
         spec["datasets"] = list(spec["datasets"])
     figures = in_page(_shortened({"specs": specs, "rows": rows}))
@@ -108,7 +109,7 @@ const figures = {figures};
 
 
 def record(results: Sequence[Result]) -> str:
-    """The page's data as JSON, by scale."""
+    """Data of the page as JSON, by scale."""
     scales = {
         result.run.tags[SCALE_TAG]: {
             "seeds": len(result.seeds),
@@ -122,7 +123,7 @@ def record(results: Sequence[Result]) -> str:
 
 
 def index(results: Sequence[Sequence[Result]]) -> str:
-    """The verdicts of all studies that were run, by study and scale."""
+    """HTML index of the verdicts of all studies that were run, by study and scale."""
     rows = [
         f'<tr><td><a href="{result.study.name}.html">{escape(result.study.name)}</a></td>'
         f'<td><a href="{result.study.name}.html#{_anchor(claim)}">{escape(claim.says)}</a></td>'
@@ -143,25 +144,25 @@ def _published(study: Study) -> str:
 
 
 def _contents(study: Study) -> str:
-    """Links to its claims, where there are several, so that the one that is wanted is found."""
+    """Table of contents of the claims; empty if there is only one."""
     links = "".join(f'<li><a href="#{_anchor(claim)}">{escape(claim.says)}</a></li>' for claim in study.claims)
     return f"<nav><ol>{links}</ol></nav>" if len(study.claims) > 1 else ""
 
 
 def _anchor(claim: Claim) -> str:
-    """The claim's id in the page: an id has no spaces."""
+    """Element id of a claim, without spaces."""
     return claim.key.replace(" ", "-")
 
 
 def _said_by(source: str) -> str:
-    """A claim's source, with descriptions of the lectures that it names."""
+    """Source of a claim, with the titles of the lectures that it names."""
     named = source.replace("L0 to L4", " ".join(LECTURE))
     titles = [f"{name}: {title}" for name, title in LECTURE.items() if name in named]
     return "<br>".join(escape(line) for line in (source, "; ".join(titles)) if line)
 
 
 def _words(shown: str) -> str:
-    """Glossary of the words that are shown."""
+    """Glossary of the terms that occur in a text."""
     terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in words_of(shown).items())
     return f'<details class="words"><summary>Words</summary><dl>{terms}</dl></details>' if terms else ""
 
@@ -189,7 +190,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 
 
 def _seeds(claim: Claim, result: Result) -> str:
-    """A choice of the seed that the figure shows, where there are several."""
+    """Selector of the seed shown in the figure; empty if there is only one."""
     if len(result.seeds) < 2 or not result.judgements[claim.key].intervals:
         return ""
     options = "".join(f"<option>{seed}</option>" for seed in range(len(result.seeds)))
@@ -226,7 +227,7 @@ seqlab study page {name} --out pages</pre>
 
 
 def _shortened(value: Any) -> Any:
-    """Figures with numbers of four digits, finer than a page can draw."""
+    """Rounds numbers to four significant digits, more than a figure can resolve."""
     if isinstance(value, dict):
         return {key: _shortened(entry) for key, entry in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Verdicts on what was measured, by rules fixed beforehand."""
+"""Verdicts on measurements, by rules fixed in advance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LECTURES = (
     "L0 to L4 are five lectures on the way from RNNs to Transformers: "
     f"{', '.join(f'{name} {title}' for name, title in LECTURE.items())}. We have numbered what they claim."
 )
-"""Note on the lectures that claims name as their source."""
+"""Note on the lectures cited as sources of claims."""
 
 
 class Verdict(StrEnum):
@@ -49,12 +49,12 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """Range in which a quantity's interval must lie.
+    """Range that must contain the confidence interval of a quantity.
 
     Attributes:
-        quantity: in words, with its unit.
-        low, high: a claim is supported where the whole interval lies between them; the edges count.
-        beyond: a claim is refuted where the whole interval lies more than this outside of them.
+        quantity: description of the quantity, with its unit.
+        low, high: bounds, inclusive; a claim is supported if the whole interval lies between them.
+        beyond: margin; a claim is refuted if the whole interval lies outside the bounds by more than this.
     """
 
     quantity: str
@@ -63,7 +63,7 @@ class Rule:
     beyond: float = 0.0
 
     def judge(self, interval: Interval) -> Verdict:
-        """SUPPORTED, REFUTED, or INCONCLUSIVE: the interval straddles an edge, or is no number."""
+        """Returns SUPPORTED, REFUTED, or INCONCLUSIVE if the interval straddles a bound or is NaN."""
         if self.low <= interval.low and interval.high <= self.high:
             return Verdict.SUPPORTED
         if interval.high < self.low - self.beyond or interval.low > self.high + self.beyond:
@@ -81,13 +81,13 @@ class Rule:
 
 @dataclass(frozen=True)
 class Control:
-    """A case with a known outcome; if it comes out otherwise, the study measures something else.
+    """A case with a known outcome. If the outcome differs, the study does not measure what it claims to.
 
     Attributes:
-        case: what is measured.
-        rule: of this control.
-        holds: True if the rule must be supported, False if refuted: a control that can only pass shows nothing.
-        why: in one sentence.
+        case: measured case.
+        rule: rule of this control.
+        holds: True if the rule must be supported, False if it must be refuted.
+        why: reason for the expected outcome, in one sentence.
     """
 
     case: str
@@ -102,16 +102,16 @@ class Control:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement and what decides it.
+    """A statement and the rule that decides it.
 
     Attributes:
-        key: names it within its study.
+        key: unique key within the study.
         says: the claim in one sentence.
-        source: who says it.
-        cases: what is measured for it, each judged by itself.
-        rule: of each case.
-        controls: one that must pass and one that must fail, at least.
-        exact: True if no seed affects what is measured: it is measured once.
+        source: source of the claim.
+        cases: measured cases, each judged separately.
+        rule: rule for each case.
+        controls: at least one control that must pass and one that must fail.
+        exact: True if the measurement does not depend on a seed, so that one seed suffices.
     """
 
     key: str
@@ -128,11 +128,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Judgement:
-    """
+    """Verdict on a claim.
+
     Attributes:
-        told: why, with the numbers: a part for each verdict that cases have.
-        cases: the verdict of each case.
-        intervals: the interval of each case and each control.
+        told: reasons with numbers, one text per verdict among the cases.
+        cases: verdict of each case.
+        intervals: interval of each case and each control.
     """
 
     verdict: Verdict
@@ -146,10 +147,11 @@ class Judgement:
 
 
 def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = "") -> Judgement:
-    """
+    """Judges a claim.
+
     Args:
-        measured: what each seed gave, by case.
-        needs: what is missing for a measurement; empty = nothing.
+        measured: value of each seed, by case.
+        needs: missing requirement of the measurement; "" = none.
     """
     if needs:
         return Judgement(Verdict.NOT_TESTABLE, (needs,), {}, {})
@@ -161,7 +163,7 @@ def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = ""
 
 
 def interval_of(values: Sequence[float]) -> Interval:
-    """Interval of the mean; of a single value, itself; NaN if any value is not finite."""
+    """Confidence interval of the mean. A single value is its own interval; NaN if any value is not finite."""
     if not all(map(math.isfinite, values)):
         return Interval(math.nan, math.nan)
     if len(values) == 1:
@@ -188,7 +190,7 @@ def _verdict(
 
 
 def _told(cases: Mapping[str, Verdict], intervals: Mapping[str, Interval]) -> Iterator[str]:
-    """The cases with each verdict, and their numbers."""
+    """Yields one text per verdict, listing its cases with their numbers."""
     for verdict in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE):
         if named := [f"{name} = {intervals[name]}" for name, of in cases.items() if of == verdict]:
             yield (f"{verdict}: " if len(set(cases.values())) > 1 else "") + "; ".join(named)

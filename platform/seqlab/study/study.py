@@ -1,4 +1,4 @@
-"""Base of studies: claims, what is measured for them, and figures, all fixed before a study runs."""
+"""Base class of studies: claims, measurements and figures, all fixed before a study runs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 Scale = Literal["smoke", "cpu", "gpu"]
 Points = list[dict[str, Any]]
-"""Rows of numbers and texts, by column."""
+"""Table rows, each with numbers and texts by column name."""
 
 
 class Measured(NamedTuple):
-    """Results of one seed.
+    """Measurements of one seed.
 
     Attributes:
-        values: a number for each case and each control of the claims.
-        points: what the figures show.
-        needs: by claim, what is missing to test it.
+        values: one number per case and control of the claims.
+        points: data of the figures.
+        needs: missing requirement of each claim that cannot be tested.
     """
 
     values: Mapping[str, float]
@@ -35,16 +35,16 @@ class Measured(NamedTuple):
 
 
 class Study(ABC):
-    """A question of the field and its test. One file each.
+    """A research question and its test. Each study has a separate file.
 
     Attributes:
-        name: of the study and of its experiment in MLflow.
-        question: its title.
-        claims: each gets a verdict.
-        matched: what is the same in all cases, and what else the measure rests on.
-        why: what the result comes from, in a few sentences, whichever it is.
-        change: what would change it.
-        published: published results, and how they were measured otherwise; empty where none is at hand.
+        name: name of the study and of its MLflow experiment.
+        question: question that the study answers; title of its page.
+        claims: claims that receive a verdict.
+        matched: what is equal in all cases, and other assumptions of the measurement.
+        why: explanation of the result in a few sentences.
+        change: what would change the result.
+        published: published results, and how their measurement differs; empty = none known.
     """
 
     name: ClassVar[str]
@@ -56,7 +56,7 @@ class Study(ABC):
     published: ClassVar[str] = ""
 
     def arms(self, scale: Scale) -> Sequence[Arm]:
-        """Models that are fitted before anything is measured."""
+        """Models to fit before measuring."""
         return ()
 
     @abstractmethod
@@ -64,22 +64,23 @@ class Study(ABC):
         """Measures one seed.
 
         Args:
-            runs: of the arms with this seed, by the arm's name.
+            runs: runs of the arms with this seed, by arm name.
         """
 
     @abstractmethod
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
-        """
+        """Figure of a claim.
+
         Args:
-            points: of all seeds; each row has its `seed`.
+            points: rows of all seeds, each with its `seed`.
         """
 
     def judge(self, seeds: Sequence[Measured]) -> dict[str, Judgement]:
-        """Judgement of each claim, by its key."""
+        """Judgement of each claim, by key."""
         by_case = {case: [seen.values[case] for seen in seeds] for case in seeds[0].values}
         return {claim.key: judge(claim, by_case, seeds[0].needs.get(claim.key, "")) for claim in self.claims}
 
     @classmethod
     def file(cls) -> Path:
-        """The file that declares it."""
+        """File that declares the study."""
         return Path(inspect.getfile(cls))

@@ -1,4 +1,4 @@
-"""Words on the pages of studies that a class may not know."""
+"""Glossary for readers of the studies' pages."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ WORDS = {
 
 
 def words_of(text: str) -> dict[str, str]:
-    """Words of the glossary that occur in a text, with their meanings."""
+    """Glossary entries whose terms occur in a text."""
     return {word: means for word, means in WORDS.items() if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)}

@@ -1,1 +1,1 @@
-"""Sweeps: fits of one config whose options vary, chosen by Optuna, each a process of its own."""
+"""Sweeps: fits of one config with varying options chosen by Optuna, each in a separate process."""

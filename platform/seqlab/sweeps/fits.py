@@ -1,4 +1,4 @@
-"""One fit of a trial: a process of its own, whatever becomes of it, and the result of its run."""
+"""One fit of a trial, in a separate process, and the result of its run."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from seqlab.tracking.store import Store
 from seqlab.tracking.writes import FAILURE_TAG
 
 LAUNCHERS = ("SLURM_", "TORCHELASTIC_")
-"""Environment prefixes of the launcher that started the sweep: a fit is not one of its ranks."""
+"""Environment prefixes of launchers, removed for fits, which are not ranks of the launcher that started the sweep."""
 PATIENCE = 60.0
-"""Seconds that a fit told to stop has for its last checkpoint."""
+"""Seconds that a terminated fit has to write its last checkpoint."""
 
 
 class Place(NamedTuple):
     """Devices and threads for the fits of one job.
 
     Attributes:
-        devices: how many a fit takes; None = what it takes by itself.
-        visible: the GPUs that are the job's, as CUDA names them; None = all.
-        threads: of a process, where the environment does not say.
+        devices: number of devices per fit; None = the fit's own default.
+        visible: GPUs of the job, in the format of CUDA_VISIBLE_DEVICES; None = all.
+        threads: threads per process, unless OMP_NUM_THREADS is set.
     """
 
     devices: int | None = None
@@ -46,9 +46,10 @@ class Fit:
     """A running fit.
 
     Args:
-        args: arguments of `seqlab fit`; its `--run_name` is the job's, which `--resume=auto` goes on with.
-        tags: tags of its run, as JSON; no other fit has the same.
-        log: file for its output.
+        args: arguments of `seqlab fit`; `--run_name` identifies the job that `--resume=auto` continues.
+        tags: tags of the run, as JSON; unique to this fit.
+        log: file for the output.
+        place: devices and threads.
     """
 
     def __init__(self, args: Sequence[str], tags: str, log: Path, place: Place) -> None:
@@ -66,11 +67,11 @@ class Fit:
 
     @property
     def code(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """Exit code; None while running."""
         code = self._process.poll()
         if code == LOST and self._forks:
             self._forks = False
-            self._process = self._begin()  # where the one that nobody waits for has come to
+            self._process = self._begin()  # continues from the last checkpoint of the lost process
             return None
         return code
 
@@ -83,19 +84,19 @@ class Fit:
             return Popen(command(self._args), stdin=DEVNULL, stdout=out, stderr=STDOUT, env=self._env)
 
     def processes(self) -> list[psutil.Process]:
-        """Processes that have to end for it to end: one, or none once it has ended."""
+        """Processes of a running fit: one; after it has ended none, or those left over if its server was lost."""
         code = self._process.poll()
         if code is None:
-            with suppress(psutil.NoSuchProcess):  # it has just ended
+            with suppress(psutil.NoSuchProcess):  # the process has just ended
                 return [psutil.Process(self._process.pid)]
         return leftover(self._tags) if code == LOST else []
 
     def wait(self) -> None:
-        """Waits until it has ended."""
+        """Waits until the process has ended."""
         self._process.wait()
 
     def last_words(self, run: TrackedRun | None) -> str:
-        """Reason for its failure: the signal that killed it, what its run says, or the last line that it printed."""
+        """Reason for a failure: the signal that killed the fit, the failure tag of its run, or its last output line."""
         code = self.code
         if code is not None and code < 0:
             return f"killed by {signal.Signals(-code).name}"
@@ -111,17 +112,17 @@ def command(args: list[str]) -> list[str]:
 
 
 def run_of(plan: Plan, trial: int, seed: int, store: Store) -> TrackedRun | None:
-    """The run of a fit, if it has one yet."""
+    """Run of a fit; None if it does not exist yet."""
     settle(store)
     runs = search(store, condition(f"tags.{JOB_TAG}", plan.run_name(trial, seed)), plan.experiment)
     return runs[0] if runs else None
 
 
 def score(run: TrackedRun, metric: str) -> float:
-    """Value that a run is compared by: the best of a validation metric, the last of any other.
+    """Value used to compare a run: the best of a validation metric, the last of any other.
 
     Raises:
-        ValueError: the run has none.
+        ValueError: the run does not have the metric.
     """
     _, value = best_point(run, metric)
     if value is None:
@@ -130,16 +131,16 @@ def score(run: TrackedRun, metric: str) -> float:
 
 
 def stop(fits: list[Fit]) -> None:
-    """Stops fits, all at once, with their checkpoints written."""
+    """Stops fits concurrently, after they have written their checkpoints."""
     end([process for fit in fits for process in fit.processes()])
     for fit in fits:
         fit.wait()
 
 
 def leftover(tags: str) -> list[psutil.Process]:
-    """Processes of a fit that a killed sweep has left running: those with these tags, without their own children.
+    """Processes of a fit left running by a killed sweep: those with these tags, without their children.
 
-    A forked one is known by its name: the environment that the system shows for it is the server's.
+    A forked process is identified by its name, because the system shows its server's environment for it.
     """
     left = {}
     for process in psutil.process_iter():
@@ -150,7 +151,7 @@ def leftover(tags: str) -> list[psutil.Process]:
 
 
 def end(processes: list[psutil.Process]) -> None:
-    """Ends processes as a batch queue does: asks first, then kills."""
+    """Ends processes like a batch queue: SIGTERM first, SIGKILL after `PATIENCE` seconds."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()

@@ -1,4 +1,4 @@
-"""A fit in a process forked from one that has imported all it needs, by Python's own fork server."""
+"""Fits forked by Python's fork server from a process that has already imported everything they need."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from unittest.mock import patch
 
 PRELOADED = "seqlab.cli.preloaded"
 LOST = 255
-"""Exit code of a process whose server is gone, so that its own is unknown."""
+"""Exit code of a process whose fork server has died, so that its real exit code is unknown."""
 LETTERS = 15
-"""Characters of a process's name that Linux keeps."""
+"""Maximum characters of a process name on Linux."""
 
 
 class Forked:
-    """`python -m seqlab` with these arguments, as if it were typed; otherwise as `subprocess.Popen` has it.
+    """Runs `python -m seqlab` with the given arguments, with the interface of `subprocess.Popen`.
 
     Args:
-        env: its environment; libraries read `OMP_NUM_THREADS` when they are imported, and the first one's holds.
-        log: file for its output.
-        name: its name in `ps`.
+        args: command-line arguments.
+        env: environment; `OMP_NUM_THREADS` is read when libraries are imported, so the first process's value holds.
+        log: file for the output.
+        name: process name in `ps`.
 
     Raises:
-        OSError, EOFError: there is no fork server here, or it ends.
+        OSError, EOFError: a fork server is not available, or it has died.
     """
 
     def __init__(self, args: list[str], env: Mapping[str, str], log: Path, name: str) -> None:
@@ -49,7 +50,7 @@ class Forked:
 
 
 def short(text: str) -> str:
-    """A name for a process, the same for the same text and no other."""
+    """Process name derived from a hash of a text."""
     return f"fit-{hashlib.sha256(text.encode()).hexdigest()}"[:LETTERS]
 
 
@@ -70,18 +71,18 @@ def _run(args: list[str], env: dict[str, str], log: str, name: str) -> None:
     os.close(out)
     os.environ.clear()
     os.environ.update(env)
-    multiprocessing.set_start_method(None, force=True)  # this process's own way is not for those that it starts
+    multiprocessing.set_start_method(None, force=True)  # do not inherit the start method for child processes
     sys.argv[1:] = args
     try:
         run_module("seqlab", run_name="__main__", alter_sys=True)
     finally:
-        atexit._run_exitfuncs()  # a process that was forked runs none
+        atexit._run_exitfuncs()  # forked processes do not run exit handlers
 
 
 @contextmanager
 def _starting(threads: str) -> Iterator[None]:
-    """Context in which a new server has so many threads and finds no module in the working folder, and `__main__` is
-    empty, as a process would run it again."""
+    """Context for starting a server: sets its threads, hides the working folder's modules from it, and replaces
+    `__main__`, which the process would run again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

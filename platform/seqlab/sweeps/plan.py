@@ -1,4 +1,4 @@
-"""The plan of a sweep, from its options or from a file of them."""
+"""Plan of a sweep, from options or from a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "storage": (str,),
     "devices_per_trial": (int,),
 }
-"""The keys of a file: the options, and the fit's own under `fit`."""
+"""Keys of a sweep file with their types: the options, with options of the fits under `fit`."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,20 @@ class Plan:
     """The part of a sweep that does not change while it runs.
 
     Attributes:
-        name: of the sweep and its run; the fits' names begin with it.
-        experiment: MLflow's, of its run and the fits'.
-        configs: as `--config` takes them.
-        vary: the options that vary, as they were given.
-        fit: what else each fit is given.
-        seeds: fits of a trial; its value is their mean.
-        trials: how many settings are tried.
+        name: name of the sweep and its run; prefix of the fits' names.
+        experiment: MLflow experiment of the sweep's run and of the fits.
+        configs: config names or paths, as for `--config`.
+        vary: varied options with their ranges or lists, as given.
+        fit: further arguments of each fit.
+        seeds: number of fits per trial, whose mean is the trial's value.
+        trials: number of settings to try.
         sampler: one of `SAMPLERS`.
-        objectives: metrics, of which each run's best counts.
-        prune: whether trials that do badly are stopped early.
-        config_files: sha256 of each of the configs that is a file here, which may have changed since a sweep began.
+        objectives: metrics to optimise, read from each run by `score`.
+        prune: whether bad trials are stopped early.
+        config_files: beginning of the sha256 of each config that is a file, to detect changes since the sweep began.
 
     Raises:
-        ValueError: one of these is not what it must be.
+        ValueError: a value is invalid.
     """
 
     name: str
@@ -88,16 +88,16 @@ class Plan:
         return f"{self.name}-{trial}-s{seed}"
 
     def flags(self, setting: Mapping[str, Any], seed: int) -> list[str]:
-        """Command-line flags of a fit of this setting, without those that place its run."""
+        """Command-line flags of a fit with this setting, without the experiment and run name."""
         varied = [f"--{name}={value}" for name, value in setting.items()]
         return [*(f"--config={config}" for config in self.configs), *self.fit, *varied, f"--seed_everything={seed}"]
 
 
 def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
-    """The plan of options, by the keys of a file, and of what else a fit is given.
+    """Makes a plan from options, by the keys of `TYPES`, and `overrides`, the further arguments of each fit.
 
     Raises:
-        ValueError: one is missing or is not what it must be.
+        ValueError: an option is missing or invalid.
     """
     if not (configs := _as_list(given.get("config", []))):
         raise ValueError("a sweep needs a config: --config NAME|PATH, or config: in its file")
@@ -136,16 +136,16 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The options of a file, by the keys of `TYPES`.
+    """Reads the options in a sweep file, by the keys of `TYPES`.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: the file does not exist or is not a sweep file.
     """
     check_regular(path, "the sweep's file")
     if not path.is_file():
         raise ValueError(f"there is no file {path} of a sweep; an option of the fits begins with --")
     try:
-        # A date is text, as everywhere in a config.
+        # Dates become text, as in configs.
         found = json.loads(json.dumps(read_yaml(path.read_text(encoding="utf-8")), default=str))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None

@@ -1,7 +1,7 @@
-"""The trials of a sweep in Optuna's storage: each is waiting, running on some machine, or finished.
+"""Queue of a sweep's trials in Optuna's storage. Each trial is waiting, running on some machine, or finished.
 
-All are there, waiting, when a sweep begins: however many take from the queue, there are never more. A trial whose
-process is gone waits again, as the same trial: what it was to try is in the storage, and its fits go on from there.
+All trials are enqueued when a sweep starts, so workers cannot create more. A trial whose process has ended is requeued
+as the same trial: its setting is in the storage, and its fits continue from their checkpoints.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from seqlab.sweeps.space import grid
 from seqlab.tracking.provenance import host_id, is_gone, process_tags
 
 BEAT, SILENCE = 30.0, 300.0
-"""Seconds between a worker's heartbeats, and without one until another machine puts its trials back."""
+"""Seconds between a worker's heartbeats, and seconds without one until another machine requeues its trials."""
 
 
 class Queue:
-    """The trials of a plan.
+    """Trials of a plan.
 
     Args:
-        url: Optuna's storage, as SQLAlchemy writes it.
-        join: seconds to wait for the sweep that another command has begun; None = begin it, or go on with it.
+        url: SQLAlchemy URL of Optuna's storage.
+        join: seconds to wait for a sweep started by another command; None = start or continue the sweep.
 
     Attributes:
-        study: Optuna's.
+        study: Optuna study.
 
     Raises:
-        ValueError: the storage cannot be opened, has no such sweep, or one of other settings.
+        ValueError: the storage cannot be opened, or does not contain this sweep, or contains it with other settings.
     """
 
     def __init__(self, plan: Plan, url: str, *, join: float | None = None) -> None:
@@ -84,7 +84,7 @@ class Queue:
         """Claims a waiting trial for this worker; returns it and its setting, or None if none waits."""
         with self._alone():
             for waiting in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-                self._beat(waiting._trial_id)  # before it runs: who ends in between is found
+                self._beat(waiting._trial_id)  # before it is RUNNING, so that a worker that dies in between is detected
                 if self._storage.set_trial_state_values(waiting._trial_id, TrialState.RUNNING):
                     self.study.sampler = self._sampler(waiting.number)
                     trial = Trial(self.study, waiting._trial_id)
@@ -101,7 +101,7 @@ class Queue:
         self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
 
     def put_back_lost(self) -> list[int]:
-        """Puts back the trials whose worker is gone; returns their numbers."""
+        """Requeues the trials of lost workers; returns their numbers."""
         with self._alone():
             running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
             lost = [trial for trial in running if _is_lost(trial.user_attrs["worker"])]
@@ -111,25 +111,25 @@ class Queue:
 
     @property
     def left(self) -> int:
-        """Number of trials that have yet to end."""
+        """Number of unfinished trials."""
         return sum(not trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
 
     def _attributes(self) -> dict[str, Any]:
-        """Attributes of the study; empty if there is none."""
+        """Attributes of the study; empty if it does not exist."""
         try:
             return self._storage.get_study_user_attrs(self._storage.get_study_id_from_name(self.plan.name))
         except KeyError:
             return {}
 
     def _fill(self) -> None:
-        """Enqueues the trials that are not there yet; a sweep that is begun again may have more."""
+        """Enqueues missing trials; a restarted sweep may have more trials than before."""
         self.study.set_user_attr("settings", self.plan.settings)
         settings = grid(self.plan.space) if self.plan.sampler == "grid" else [{}] * self.plan.trials
         for setting in settings[len(self.study.get_trials(deepcopy=False)) :]:
             self.study.enqueue_trial(setting)
 
     def _sampler(self, number: int) -> BaseSampler:
-        """Sampler seeded by the trial: its draws depend neither on the worker nor on how often a sweep was begun."""
+        """Sampler seeded by the trial number, so that draws do not depend on the worker or on restarts."""
         if self.plan.sampler != "tpe":
             return RandomSampler(seed=number)
         with _quietly():
@@ -140,7 +140,7 @@ class Queue:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lock on an SQLite file, which itself locks no row that is read: two workers would take one trial."""
+        """Lock for a SQLite file. SQLite does not lock rows on reading, so two workers could claim the same trial."""
         if self._file is None:
             yield
             return
@@ -163,7 +163,7 @@ class Queue:
 
 
 def _check_file(file: Path) -> None:
-    """Refuses an existing file that is not a database of Optuna's."""
+    """Checks that an existing file is an Optuna database."""
     check_files(file, "--storage")
     if not file.exists():
         return
@@ -177,10 +177,10 @@ def _check_file(file: Path) -> None:
 
 @contextmanager
 def told(url: str) -> Iterator[None]:
-    """Context in which a storage's errors while a sweep runs become one sentence.
+    """Converts storage errors while a sweep runs into a one-sentence error.
 
     Raises:
-        OSError: it refused something.
+        OSError: the storage failed.
     """
     try:
         yield
@@ -192,7 +192,7 @@ def told(url: str) -> Iterator[None]:
 
 
 def shown(url: str) -> str:
-    """A storage's address without its password."""
+    """Storage URL without its password."""
     try:
         return make_url(url).render_as_string(hide_password=True)
     except SQLAlchemyError:
@@ -208,7 +208,7 @@ def _suggest(trial: Trial, name: str, of: Any) -> Any:
 
 
 def _is_lost(worker: dict[str, str]) -> bool:
-    """True once a trial's worker is gone: at once on this machine, after SILENCE on another one."""
+    """True if a trial's worker is lost: its process has ended, or, on another machine, sent no beat for `SILENCE` s."""
     if worker["host.id"] == host_id():
         return is_gone(worker)
     return time.time() - float(worker["beat"]) > SILENCE

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 LETTERS = 24
-"""Longest option value in a one-line row, in characters."""
+"""Maximum characters of an option value in a one-line row."""
 
 
 def best_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """The best trial, or the Pareto front of several objectives. Empty where none is complete."""
+    """The best trial, or the Pareto front of several objectives; empty if no trial is complete."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not complete:
         return []
@@ -35,10 +35,10 @@ def best_trials(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def table(plan: Plan, study: optuna.Study, rows: int | None = None) -> Table:
-    """Table of the trials that have begun, the best first; of several objectives, by the first one.
+    """Table of the started trials, sorted by the first objective, best first.
 
     Args:
-        rows: at most so many, running ones among them, on one line each; None = all, in full.
+        rows: maximum number of rows, including running trials, on one line each; None = all, in full.
     """
     from rich import box
     from rich.table import Table
@@ -79,7 +79,7 @@ def failures(study: optuna.Study) -> dict[str, list[int]]:
 def importance(plan: Plan, study: optuna.Study) -> dict[str, dict[str, float]]:
     """Share of each option in an objective's variance, from fANOVA (Hutter et al. 2014), by objective.
 
-    Empty where fewer than two trials are complete, or all have the same value or setting.
+    Empty if fewer than two trials are complete, or all have the same value or setting.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     shares: dict[str, dict[str, float]] = {}
@@ -87,13 +87,13 @@ def importance(plan: Plan, study: optuna.Study) -> dict[str, dict[str, float]]:
         if len({trial.values[k] for trial in complete}) > 1:
             evaluator = FanovaImportanceEvaluator(seed=0)
             target = lambda trial, k=k: trial.values[k]  # noqa: E731
-            with suppress(RuntimeError):  # one setting, tried twice: no option varies
+            with suppress(RuntimeError):  # the same setting tried twice, so no option varies
                 shares[objective] = dict(get_param_importances(study, evaluator=evaluator, target=target))
     return shares
 
 
 def config_of(plan: Plan, trial: int, store: Store) -> str:
-    """The config of a trial's first fit as YAML that `fit --config` takes."""
+    """Config of a trial's first fit, as YAML for `fit --config`."""
     run = run_of(plan, trial, 0, store)
     assert run is not None
     return to_yaml({name: value for name, value in run.config.items() if name not in RUN_SPECIFIC})

@@ -1,4 +1,4 @@
-"""Search space of a sweep: ranges and lists, as a user writes them."""
+"""Search space of a sweep, parsed from ranges and lists."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def read_space(vary: Mapping[str, Any]) -> Space:
     """Distribution of each option.
 
     Args:
-        vary: by the option's name, a range (`1e-4..1e-2:log`; one of integers, `1..8`, draws integers), comma-separated
-            values as in YAML lists (`GRU,LSTM,[Mamba, Attention]`), or a list of them.
+        vary: for each option name, a range (`1e-4..1e-2:log`; integer bounds, as in `1..8`, draw integers),
+            comma-separated values as in YAML lists (`GRU,LSTM,[Mamba, Attention]`), or a list of values.
 
     Raises:
-        ValueError: one is neither, or has not two values.
+        ValueError: an option has neither a range nor a list, or fewer than two distinct values.
     """
     if not vary:
         raise ValueError("a sweep needs something that varies: --vary model.lr=1e-4..1e-2:log")
@@ -39,7 +39,7 @@ def grid(space: Space) -> list[dict[str, Any]]:
     """Every setting of a space, the last option varying fastest.
 
     Raises:
-        ValueError: an option has a range of any number.
+        ValueError: an option has a continuous or logarithmic range.
     """
     values: list[list[Any]] = []
     for name, distribution in space.items():

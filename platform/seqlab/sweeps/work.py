@@ -1,4 +1,4 @@
-"""Works on a sweep: takes trials from its queue, so many at a time, and fits each by its seeds."""
+"""Worker of a sweep, which claims trials from the queue, several at a time, and fits each with its seeds."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from seqlab.tracking.store import Store
 from seqlab.tracking.writes import COSTS_TAG, MATCHED_TAG
 
 TICK, LOOK = 0.02, 2.0
-"""Seconds between looks at the processes, and between looks at the storage."""
+"""Seconds between checks of the processes, and between checks of the storage."""
 
 
 @dataclass
 class Job:
-    """A trial that runs here.
+    """A trial running in this worker.
 
     Attributes:
-        values: of each seed that is done, by objective.
+        fit: current fit; None = not started.
+        values: value of each objective, for each finished seed.
     """
 
     trial: Trial
@@ -41,15 +42,15 @@ class Job:
 
 
 class Worker:
-    """Runs trials until none waits, or it is stopped.
+    """Runs trials until none is waiting or the worker is stopped.
 
     Args:
-        parent: the id of the sweep's run.
-        logs: folder of what the fits print.
-        places: one for each trial that runs at a time.
-        stopped: whether it is to end; asked between two looks: a fit that is begun is a process that can be stopped.
-        tell: gets a line whenever a trial ends or waits again.
-        show: is called every two seconds.
+        parent: id of the sweep's run.
+        logs: folder for the output of the fits.
+        places: one entry per concurrent trial.
+        stopped: returns whether to stop; called between checks, when each started fit is a process that can be stopped.
+        tell: called with a line of text when a trial ends or is requeued.
+        show: called every `LOOK` seconds.
     """
 
     def __init__(
@@ -68,9 +69,9 @@ class Worker:
         self._free, self._jobs = list(reversed(places)), list[Job]()
 
     def run(self, *, to_the_end: bool) -> None:
-        """Runs trials; with `to_the_end`, waits for those of other machines too.
+        """Runs trials; with `to_the_end`, also waits for the trials of other machines.
 
-        Whatever ends it, its fits are stopped and their trials wait again.
+        However it ends, its fits are stopped and their trials are requeued.
         """
         looked, beat = -math.inf, time.monotonic()
         try:
@@ -89,7 +90,7 @@ class Worker:
                 if time.monotonic() - beat > BEAT:
                     beat = time.monotonic()
                     self.queue.beat([job.trial for job in self._jobs])
-                if ended or look:  # as a trial ends here, or waits again somewhere
+                if ended or look:  # a trial has ended here, or may have been requeued elsewhere
                     self._take()
                     if not self._jobs and not (to_the_end and self.queue.left):
                         return
@@ -140,7 +141,7 @@ class Worker:
         return False
 
     def _prune(self) -> None:
-        """Reports the validations of the first seed's fits, counted from 1, and stops those that do badly."""
+        """Reports the validations of each first-seed fit, counted from 1, and stops the fits to be pruned."""
         for job in [job for job in self._jobs if not job.values]:
             run = run_of(self.plan, job.trial.number, 0, self.store)
             history = [] if run is None else run.history(self.plan.objectives[0])

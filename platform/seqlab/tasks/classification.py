@@ -1,4 +1,4 @@
-"""Classification: which class a sequence is of."""
+"""Classification: assigns a class to each sequence."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
 class Classification(Task):
-    """Trains on cross-entropy and reports loss, accuracy and macro F1, the accuracy by length too, and of the last
-    validation the confusion matrix as a figure.
+    """Trains on cross-entropy and reports loss, accuracy, accuracy by length and macro F1. The confusion matrix of the
+    last validation is stored as a figure.
 
     Args:
-        num_classes: number of classes; the data module tells it.
-        seq_len: the longest input in tokens; the data module tells it.
-        vocab_size, num_features: number of tokens, or of each one's features; the data module tells one of them.
-        model: called with this number, num_classes and seq_len.
-        label_smoothing: in training only (Szegedy et al. 2016).
-        optim: lr, optimizer, schedule and the like, as `Task` takes them.
+        num_classes: number of classes; set by the data module.
+        seq_len: maximum input length in tokens; set by the data module.
+        vocab_size, num_features: vocabulary size, or features per token; the data module sets one of them.
+        model: called with whichever of these two is set, num_classes and seq_len.
+        label_smoothing: label smoothing, used in training only (Szegedy et al. 2016).
+        optim: lr, optimizer, schedule and other options of `Task`.
 
     Raises:
-        ValueError: data that tells no num_classes or neither of the two, or an option is out of range.
+        ValueError: the data module sets no num_classes, or neither vocab_size nor num_features; or an option is out
+            of range.
     """
 
     shown = ("loss", "accuracy")
@@ -81,13 +82,13 @@ class Classification(Task):
         super().log_scores(split, found)
 
     def on_fit_end(self) -> None:
-        """Stores the last validation's confusion matrix as a figure."""
+        """Stores the confusion matrix of the last validation as a figure."""
         log_text = getattr(self.logger, "log_text", None)
         if log_text is not None and self._last_confusion is not None:
             log_text(confusion_matrix(self._last_confusion.cpu().numpy(), self._labels), "confusion.svg")
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "label", the likeliest class, whether it is "right", and "probabilities" by the names of the classes."""
+        """Predictions: "label", the likeliest class; "right", a bool; and "probabilities" by class name."""
         probabilities = self._logits(batch).softmax(dim=-1)
         best, targets = probabilities.argmax(dim=-1).tolist(), batch.targets.tolist()
         return [
@@ -101,7 +102,7 @@ class Classification(Task):
 
     @property
     def _labels(self) -> Sequence[str]:
-        """The names of the classes, or their numbers where the data has no names."""
+        """Class names, or class indices as strings where the data has no names."""
         numbers = [str(number) for number in range(self.num_classes)]
         return getattr(self.trainer.datamodule, "labels", numbers)  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Drawings of what a task measures, as SVG. Matplotlib is imported when one is drawn: it is slow to import."""
+"""SVG figures of a task's results. Matplotlib is imported lazily, because importing it is slow."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NUMBERS = 10
-"""Most classes for which each cell shows its count."""
+"""Largest number of classes for which each cell shows its count."""
 
 MOST_TOKENS = 40
-"""Most tokens on each side of an attention map."""
+"""Maximum number of tokens on each axis of an attention map."""
 
 
 class AttentionMap(NamedTuple):
-    """Weights (H, T, S) of a mixer's heads between T queries and S keys, and the texts of both."""
+    """Attention weights (H, T, S) of a mixer's H heads between T queries and S keys, and the text of each token."""
 
     name: str
     weights: NDArray[np.floating]
@@ -29,7 +29,7 @@ class AttentionMap(NamedTuple):
 
 
 def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
-    """Counts (C, C) of rows by their true class (down) and the predicted one (across)."""
+    """Draws a confusion matrix (C, C): rows are true classes, columns are predicted classes."""
     from matplotlib.figure import Figure
 
     size = 2.2 + 0.42 * len(labels)
@@ -48,7 +48,7 @@ def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
 
 
 def attention_maps(maps: Sequence[AttentionMap]) -> str:
-    """One row of images a mixer, one image a head: how much each query (down) attends to each key (across)."""
+    """Draws one row of images per mixer and one image per head, with queries down and keys across."""
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
@@ -58,7 +58,7 @@ def attention_maps(maps: Sequence[AttentionMap]) -> str:
     grid = figure.subplots(len(maps), most_heads, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    # Of many keys each has a small weight, which is to be seen too.
+    # With many keys each weight is small; the square-root scale keeps it visible.
     scale = PowerNorm(0.5, vmin=0, vmax=1)
     for row, mixer in zip(grid, maps, strict=True):
         queries, keys = (_ticks(texts[:MOST_TOKENS]) for texts in (mixer.queries, mixer.keys))
@@ -76,7 +76,7 @@ def attention_maps(maps: Sequence[AttentionMap]) -> str:
 
 
 def _ticks(texts: Sequence[str]) -> list[str]:
-    """Texts as they are: spaces and line ends visible, and no dollar sign that begins a formula."""
+    """Makes spaces and line ends visible, and escapes dollar signs, which would start a formula."""
     return [text.replace(" ", "\u2423").replace("\n", "\u21b5").replace("$", r"\$") for text in texts]
 
 

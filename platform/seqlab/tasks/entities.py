@@ -1,4 +1,4 @@
-"""Scores of the entities that BIO tags spell, as one torchmetrics Metric."""
+"""Entity-level scores of BIO tags, as one torchmetrics Metric."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ _TAG = re.compile(r"O|[BIES](-.+)?")
 
 
 def spell_entities(labels: Sequence[str]) -> bool:
-    """True if every label is O, or B, I, E or S, alone or with -TYPE: tags such as NOUN spell no entities."""
+    """True if every label is O, or B, I, E or S, alone or with -TYPE. Tags such as NOUN do not mark entities."""
     return all(_TAG.fullmatch(label) for label in labels)
 
 
 class EntityScores(Metric):
-    """Precision, recall and F1 of entities, micro-averaged: one is right if its type, first and last token all are
-    (Tjong Kim Sang & De Meulder 2003). seqeval reads the entities, as conlleval does: I-X after another tag begins one.
+    """Micro-averaged precision, recall and F1 of entities. An entity is correct if its type, first token and last token
+    all match (Tjong Kim Sang & De Meulder 2003). seqeval extracts the entities as conlleval does: I-X after another
+    tag begins a new one.
 
-    The F1 is given by length too, of sentences in words, where there are entities. Counts are reduced over devices, so
-    the result is the corpus's. Without entities a score is 0.
+    F1 is also reported by sentence length in words, for lengths with entities. Counts are reduced over devices, so the
+    result is corpus-level. Without entities a score is 0.
 
     Args:
-        buckets: of the lengths.
+        buckets: length buckets.
     """
 
     full_state_update = False
@@ -42,8 +43,8 @@ class EntityScores(Metric):
             self.add_state(name, torch.zeros(len(buckets.names), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> None:
-        """Adds sentences: the tags of each."""
-        # It loads scikit-learn, which is slow and of use to this alone.
+        """Adds the predicted and true tags of a batch of sentences."""
+        # Imported here because it loads scikit-learn, which is slow and needed only here.
         from seqeval.metrics.sequence_labeling import get_entities
 
         places = self.buckets.places(torch.tensor([len(truth) for truth in true])).tolist()

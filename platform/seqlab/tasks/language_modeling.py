@@ -1,4 +1,4 @@
-"""Language modelling: predict each next token; and answering, its form for questions whose right answer is known.
+"""Language modelling (next-token prediction) and answering, its variant for questions with a known answer.
 
 B batch, T length, V vocabulary.
 """
@@ -21,15 +21,15 @@ from seqlab.tasks.task import Task, check_told
 
 class LanguageModeling(Task):
     """Trains a causal model on cross-entropy and reports loss, perplexity, bits per character and per byte, word
-    perplexity and accuracy, and the loss by the number of tokens that a prediction is made from.
+    perplexity and accuracy, and the loss by context length in tokens.
 
     Args:
-        vocab_size: number of tokens; the data module tells it.
-        seq_len: training length in tokens; the data module tells it.
+        vocab_size: vocabulary size; set by the data module.
+        seq_len: training sequence length in tokens; set by the data module.
         model: called with vocab_size and seq_len.
-        z_loss: in training, so many times log^2 of each softmax's sum is added to the loss: logits stay small
-            (Chowdhery et al. 2023, "PaLM", section 5: 1e-4).
-        optim: lr, optimizer, schedule and the like, as `Task` takes them.
+        z_loss: weight of the auxiliary loss log^2 Z, Z the softmax normaliser, used in training only; keeps logits
+            small (Chowdhery et al. 2023, "PaLM", section 5: 1e-4).
+        optim: lr, optimizer, schedule and other options of `Task`.
 
     Raises:
         ValueError: `z_loss` is below 0.
@@ -66,7 +66,7 @@ class LanguageModeling(Task):
         return self.evaluate_said(batch, *self._logits(batch).nats_and_best(batch.targets))
 
     def evaluate_said(self, batch: TokenBatch, nats: Tensor, best: Tensor) -> dict[str, Any]:
-        """`evaluate` of a batch, the nats of its targets, and the likeliest tokens, (B, T) both."""
+        """Score updates of a batch, from the nats of its targets and the likeliest tokens, (B, T) both."""
         num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))
         counted = batch.targets != IGNORE
         each, hits = nats[counted], best[counted] == batch.targets[counted]
@@ -75,7 +75,7 @@ class LanguageModeling(Task):
         return {"text": text, "loss_by_position": (each, positions[counted])}
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
-        """ "nats", the surprise of each target that counts."""
+        """Predictions: "nats", the surprisal of each counted target."""
         nats, _ = self._logits(batch).nats_and_best(batch.targets)
         return [{"nats": row[counted].tolist()} for row, counted in zip(nats, batch.targets != IGNORE, strict=True)]
 
@@ -84,14 +84,14 @@ class LanguageModeling(Task):
 
 
 class Answering(LanguageModeling):
-    """Language modelling that is scored by whole examples too: the share in which every counted target is the
-    likeliest, over all and by length, the tokens up to the last of these. Where the answer ends the example, this is
-    the share that greedy decoding answers exactly.
+    """Language modelling with exact match: the share of examples in which every counted target is the likeliest token,
+    overall and by length, counted in tokens up to the last such target. Where the answer ends the example, this is the
+    share that greedy decoding answers exactly.
 
     Args:
-        vocab_size: number of tokens; the data module tells it.
-        seq_len: the longest example in tokens; the data module tells it.
-        options: as of `LanguageModeling`.
+        vocab_size: vocabulary size; set by the data module.
+        seq_len: maximum example length in tokens; set by the data module.
+        options: further options of `LanguageModeling`.
     """
 
     shown = ("loss", "exact_match")
@@ -103,7 +103,7 @@ class Answering(LanguageModeling):
 
     def evaluate_said(self, batch: TokenBatch, nats: Tensor, best: Tensor) -> dict[str, Any]:
         counted = batch.targets != IGNORE
-        # A rank that has no example left in an epoch's last batch is given one of which nothing counts.
+        # A rank with no example left in an epoch's last batch receives a row without counted targets.
         real = counted.any(dim=1)
         right = ((best == batch.targets) | ~counted).all(dim=1)[real].float()
         lengths = batch.pad_mask.sum(dim=1)[real]
@@ -111,7 +111,7 @@ class Answering(LanguageModeling):
         return super().evaluate_said(batch, nats, best) | own
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
-        """ "answer", the likeliest token of each target that counts, and whether all are "right"."""
+        """Predictions: "answer", the likeliest token at each counted target, and "right", whether all are correct."""
         (_, best), counted = self._logits(batch).nats_and_best(batch.targets), batch.targets != IGNORE
         right = ((best == batch.targets) | ~counted).all(dim=1).tolist()
         rows = zip(best, counted, right, strict=True)

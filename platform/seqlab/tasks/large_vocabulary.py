@@ -1,4 +1,4 @@
-"""The logits of a large vocabulary, made of some rows at a time, so that they are never whole.
+"""Chunked logits for large vocabularies: computed a few rows at a time, so that they are never all in memory.
 
 N rows, D d_model, V vocabulary.
 """
@@ -20,15 +20,15 @@ from seqlab.parallel.vocabulary import divided_nats
 from seqlab.tasks.task import summed_nats
 
 AT_ONCE = 2**26
-"""Most logits made at once, 256 MB of float32; where there are no more, all are."""
+"""Maximum number of logits computed at once, 256 MB in float32. Smaller outputs are not chunked."""
 
 
 class Logits:
-    """A model's outputs at each place (...). A model with an `output` layer gives features (..., D), of which that
-    layer makes logits (..., V); any other gives the logits themselves.
+    """A model's outputs at each position (...). A model with an `output` layer returns features (..., D), which that
+    layer maps to logits (..., V). Any other model returns the logits directly.
 
     Args:
-        read: returns the model's outputs; its argument is the model's: `features=True`, or nothing.
+        read: runs the model and returns its outputs; called with `features=True`, or with no arguments.
     """
 
     def __init__(self, model: Any, read: Callable[..., Tensor]) -> None:
@@ -37,8 +37,8 @@ class Logits:
         self._said = read(features=True) if self.by_rows else read()
 
     def summed_nats(self, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
-        """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both (); the options
-        are those of `seqlab.tasks.task.summed_nats`."""
+        """Summed cross-entropy of the targets (...) that are not `IGNORE`, and their number, both (). The options are
+        the same as in `seqlab.tasks.task.summed_nats`."""
 
         divided = getattr(self.model, "divided_output", None)
 
@@ -51,7 +51,7 @@ class Logits:
         if len(chunks) == 1 or not torch.is_grad_enabled():
             nats = _added(loss, chunks)
         elif _in_float16(targets.device.type):
-            # What scales the loss, so that its gradients do not round to 0, is known in the backward pass alone.
+            # The loss scale, which keeps gradients from underflowing, is known only in the backward pass.
             nats = _added(partial(checkpoint, loss, use_reentrant=False, preserve_rng_state=False), chunks)
         else:
             weights = [weight for weight in self.model.parameters() if weight.requires_grad]
@@ -59,7 +59,7 @@ class Logits:
         return nats, (targets != IGNORE).sum()
 
     def nats_and_best(self, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The nats of each target (...), 0 where it is `IGNORE`, and the likeliest token there: (...) both."""
+        """Nats of each target (...), 0 where it is `IGNORE`, and the likeliest token at each position: (...) both."""
         nats, best = [], []
         for some, its in self._chunks(targets):
             logits = self._logits(some).flatten(0, -2)
@@ -68,7 +68,7 @@ class Logits:
         return torch.cat(nats).view(targets.shape), torch.cat(best).view(targets.shape)
 
     def _chunks(self, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Chunks of the outputs and their targets: all as they are, or rows (N, D) and (N,)."""
+        """Yields outputs with their targets: both unchanged if they fit in one chunk, else rows (N, D) and (N,)."""
         rows = max(1, AT_ONCE // self.model.vocab_size) if self.by_rows else targets.numel()
         if rows >= targets.numel():
             yield self._said, targets
@@ -87,7 +87,7 @@ def _in_float16(device: str) -> bool:
 
 
 def _added(loss: Callable[[Tensor, Tensor], Tensor], chunks: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The sum () of a loss over chunks of outputs and targets."""
+    """Sum () of a loss over chunks of outputs and targets."""
     return torch.stack([loss(said, its) for said, its in chunks]).sum()
 
 
@@ -97,11 +97,11 @@ def _with_gradients(
     chunks: list[tuple[Tensor, Tensor]],
     weights: list[nn.Parameter],
 ) -> Tensor:
-    """The sum () of a loss over chunks of features (N, D) and targets. Each chunk's gradients are taken while its
-    logits exist, so that none are made twice.
+    """Sum () of a loss over chunks of features (N, D) and targets. Each chunk's gradients are computed while its
+    logits are in memory, so that no logits are recomputed.
 
     Args:
-        weights: those of the output layer, and any others.
+        weights: parameters of the output layer; parameters that the loss does not use are ignored.
     """
     summed = features.new_zeros((), dtype=torch.float64)
     by_rows: list[Tensor] = []
@@ -123,7 +123,7 @@ def _with_gradients(
 
 
 class _Known(torch.autograd.Function):
-    """A number whose gradients with respect to some tensors are known."""
+    """A scalar with precomputed gradients with respect to some tensors."""
 
     @staticmethod
     def forward(ctx: Any, number: Tensor, gradients: tuple[Tensor, ...], *tensors: Tensor) -> Tensor:

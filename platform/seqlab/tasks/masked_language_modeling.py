@@ -1,4 +1,4 @@
-"""Masked language modelling: find the tokens that were hidden.
+"""Masked language modelling: predict the tokens that were masked.
 
 B batch, T length, V vocabulary.
 """
@@ -21,12 +21,12 @@ from seqlab.tasks.metrics import Mean, MeanByLength, Perplexity
 from seqlab.tasks.task import Task, check_told
 
 _rand = partial(torch.rand, dtype=torch.float32)
-"""Draws in float32 in every precision: in half precision few of the other tokens could be drawn."""
+"""Random draws, always in float32: half precision has too few values to cover the vocabulary."""
 
 
 class Masked(NamedTuple):
-    """tokens (B, T), what is read; targets (B, T), what the chosen tokens were, `IGNORE` elsewhere; pad_mask (B, T)
-    bool, True = a real token, None = all are."""
+    """Model inputs tokens (B, T); targets (B, T), the original chosen tokens, `IGNORE` elsewhere; and pad_mask (B, T)
+    bool, True = a real token, None = no padding."""
 
     tokens: Tensor
     targets: Tensor
@@ -34,19 +34,18 @@ class Masked(NamedTuple):
 
 
 class MaskedLanguageModeling(Task):
-    """Trains on the cross-entropy of tokens that are chosen anew for each batch (Devlin et al. 2019, "BERT", section
-    3.1), and reports loss, perplexity and accuracy on a choice that is the same in every validation; the loss by
-    position too.
+    """Trains on the cross-entropy of masked tokens, drawn anew for each batch (Devlin et al. 2019, "BERT", section
+    3.1). Reports loss, loss by position, perplexity and accuracy on masks that are the same in every validation.
 
     Args:
-        vocab_size: number of tokens; the data module tells it.
-        seq_len: training length in tokens; the data module tells it.
+        vocab_size: vocabulary size; set by the data module.
+        seq_len: training sequence length in tokens; set by the data module.
         model: called with vocab_size and seq_len.
-        share: of the tokens that are chosen.
-        optim: lr, optimizer, schedule and the like, as `Task` takes them.
+        share: share of tokens chosen for prediction, above 0 and at most 1.
+        optim: lr, optimizer, schedule and other options of `Task`.
 
     Raises:
-        ValueError: a share that is not above 0 and at most 1.
+        ValueError: `share` is not above 0 and at most 1.
     """
 
     next_command = "seqlab compare"
@@ -75,8 +74,8 @@ class MaskedLanguageModeling(Task):
         return self._logits(masked).summed_nats(masked.targets)
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
-        """Predictions for the tokens that a validation chooses: their "positions" in the row, the likeliest "tokens",
-        and the "nats" of the right ones."""
+        """Predictions for the tokens that a validation masks: their "positions" in the row, the likeliest "tokens",
+        and the "nats" of the true tokens."""
         masked = self.masked(batch, _draws_of(batch.tokens, batch.pad_mask))
         nats, likeliest = self._logits(masked).nats_and_best(masked.targets)
         found = zip(masked.targets != IGNORE, likeliest, nats, strict=True)
@@ -104,10 +103,10 @@ class MaskedLanguageModeling(Task):
         return Logits(self.model, lambda **what: self.model(masked.tokens, pad_mask=masked.pad_mask, **what))
 
     def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
-        """Chooses some of the tokens that count: 80% of them are hidden, 10% become any token, and 10% stay.
+        """Chooses some of the counted tokens: 80% of them are masked, 10% become a random token, and 10% stay.
 
         Args:
-            draws: (3, B, T) from 0 to 1, which decide; None = new ones.
+            draws: random numbers (3, B, T) in [0, 1) that make the choices; None = new draws.
         """
         tokens = batch.tokens
         choice, fate, other = _rand(3, *tokens.shape, device=tokens.device) if draws is None else draws
@@ -120,8 +119,8 @@ class MaskedLanguageModeling(Task):
 
 
 def _draws_of(tokens: Tensor, pad_mask: Tensor) -> Tensor:
-    """(3, B, T) from 0 to 1, for each row of tokens (B, T) its own, 0 at pads: the same on every device and in every
-    batch."""
+    """Random numbers (3, B, T) in [0, 1), seeded by each row of tokens (B, T), 0 at padding. A row's draws are the same
+    on every device and in every batch."""
     places = torch.arange(1, tokens.shape[1] + 1)
     seeds = (tokens.cpu() * places * pad_mask.cpu()).sum(dim=1).tolist()
     lengths = pad_mask.sum(dim=1).tolist()

@@ -1,4 +1,4 @@
-"""Metrics of tasks, as torchmetrics; by length, from 1 to 8, 9 to 16, 17 to 32 and so on, or by each length.
+"""Task metrics, as torchmetrics. By length means by bucket (1 to 8, 9 to 16, 17 to 32, ...) or by each length.
 
 N values.
 """
@@ -18,10 +18,10 @@ class Buckets:
     """Buckets of lengths that are scored together.
 
     Args:
-        bounds: the greatest length of each bucket, in ascending order; the last bucket is of all beyond.
+        bounds: largest length of each bucket, ascending; a last bucket is added for all greater lengths.
 
     Attributes:
-        names: of the buckets, as 9-16, 9 or over 1024.
+        names: names of the buckets, such as 9-16, 9 or over 1024.
     """
 
     def __init__(self, bounds: Sequence[int]) -> None:
@@ -31,7 +31,7 @@ class Buckets:
         self.names = (*names, f"over {self.bounds[-1]}")
 
     def places(self, lengths: Tensor) -> Tensor:
-        """Lengths (N,) from 1 on to places in `names`, (N,)."""
+        """Maps lengths (N,), at least 1, to bucket indices (N,)."""
         return torch.bucketize(lengths, torch.tensor(self.bounds, device=lengths.device))
 
 
@@ -39,12 +39,11 @@ RANGES, EACH = Buckets([8, 16, 32, 64, 128, 256, 512, 1024]), Buckets(range(1, 1
 
 
 class MeanByLength(Metric):
-    """The mean of the values of each bucket of lengths, since length is where models differ. Sums are float64 and are
-    reduced over devices.
+    """Mean of the values in each length bucket. Sums are float64 and are reduced over devices.
 
     Args:
-        name: before the bucket's, as in `loss_by_length/9-16`.
-        buckets: of the lengths.
+        name: prefix of the metric names, as in `loss_by_length/9-16`.
+        buckets: length buckets.
     """
 
     full_state_update = False
@@ -58,19 +57,19 @@ class MeanByLength(Metric):
             self.add_state(state, torch.zeros(len(buckets.names), dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, values: Tensor, lengths: Tensor) -> None:
-        """values (N,), and the length that each is of, (N,) int64."""
+        """Adds values (N,) with their lengths (N,) int64."""
         places = self.buckets.places(lengths)
         self.sums.index_add_(0, places, values.double())
         self.counts.index_add_(0, places, torch.ones_like(values, dtype=torch.float64))
 
     def compute(self) -> dict[str, Tensor]:
-        """The buckets that have values."""
+        """Means of the non-empty buckets, by metric name."""
         means = self.sums / self.counts
         return {f"{self.name}/{name}": means[k] for k, name in enumerate(self.buckets.names) if self.counts[k] > 0}
 
 
 class Mean(Metric):
-    """The mean of values. Sums are float64 and are reduced over devices."""
+    """Mean of values. Sums are float64 and are reduced over devices."""
 
     full_state_update = False
     total: Tensor
@@ -82,7 +81,7 @@ class Mean(Metric):
             self.add_state(state, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, values: Tensor) -> None:
-        """values (N,)."""
+        """Adds values (N,)."""
         self.total += values.double().sum()
         self.count += values.numel()
 
@@ -91,18 +90,18 @@ class Mean(Metric):
 
 
 class Perplexity(Mean):
-    """exp of the mean of nats."""
+    """Exponential of the mean of nats."""
 
     def compute(self) -> Tensor:
         return super().compute().exp()
 
 
 class LanguageModelingMetrics(Metric):
-    """Loss in nats a token, perplexity exp(loss), and accuracy: the share of tokens that are the likeliest. Of the
-    source text, whatever the tokenizer: bits per character and per byte, total nats / ln 2 / characters, and word
-    perplexity, exp(total nats / words), a newline being a word; each where the amount is known.
+    """Loss in nats per token, perplexity exp(loss), and top-1 accuracy. Independent of the tokenizer: bits per
+    character and per byte, total nats / ln 2 / characters or bytes, and word perplexity, exp(total nats / words), where
+    a newline counts as a word. Scores per byte and per word are reported only where these counts are known.
 
-    Sums are float64 and are reduced over devices, so the result is the corpus's, not a mean of batch means.
+    Sums are float64 and are reduced over devices, so the result is corpus-level, not a mean of batch means.
     """
 
     full_state_update = False
@@ -127,8 +126,8 @@ class LanguageModelingMetrics(Metric):
         num_bytes: Tensor | int = 0,
         num_words: Tensor | int = 0,
     ) -> None:
-        """Adds a batch: its summed cross-entropy, how many tokens and characters it stands for, how many tokens were
-        the likeliest, how many bytes and words it stands for; all ()."""
+        """Adds a batch: its summed cross-entropy, the numbers of tokens and of characters it covers, the number of
+        correct top-1 predictions, and the numbers of bytes and of words, 0 = unknown; all ()."""
         self.nats += nats
         self.num_tokens += num_tokens
         self.num_chars += num_chars

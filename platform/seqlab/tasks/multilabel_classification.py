@@ -1,4 +1,4 @@
-"""Multi-label classification: which labels hold for each frame of a sequence, or for all of it.
+"""Multi-label classification of each frame of a sequence, or of the whole sequence.
 
 B batch, T length, C labels.
 """
@@ -21,19 +21,19 @@ from seqlab.tasks.task import Task, check_told
 
 
 class MultilabelClassification(Task):
-    """Trains on the mean binary cross-entropy of every label of every real frame, and reports it and F1 at a
-    probability of 0.5, both by length too, beside average precision. `loss_per_frame` is the sum over a frame's labels
-    (of a whole sequence's, where it has one set), as papers print it (Boulanger-Lewandowski et al. 2012).
+    """Trains on the binary cross-entropy averaged over all labels of all real frames. Reports this loss, F1 at a
+    probability threshold of 0.5, both also by length, and average precision. `loss_per_frame` is the sum over the
+    labels of a frame, or of a sequence with one set of labels, as papers print it (Boulanger-Lewandowski et al. 2012).
 
-    The scores are micro-averaged, over frames and labels together, as transcriptions of music are scored (Bay et al.
-    2009; Thickstun et al. 2017, "MusicNet"). The average precision is exact, for which all probabilities of an
-    evaluation are kept.
+    The scores are micro-averaged over frames and labels, as is usual in music transcription (Bay et al. 2009;
+    Thickstun et al. 2017, "MusicNet"). Average precision is exact, which requires keeping all probabilities of an
+    evaluation in memory.
 
     Args:
-        num_features, num_labels: numbers of features of a frame and of labels; the data module tells them.
-        seq_len: the longest input in frames; the data module tells it.
-        model: called with these three: a `Tagger` for labels of each frame, a `Classifier` for those of sequences.
-        optim: lr, optimizer, schedule and the like, as `Task` takes them.
+        num_features, num_labels: numbers of features per frame and of labels; set by the data module.
+        seq_len: maximum input length in frames; set by the data module.
+        model: called with these three: a `Tagger` for per-frame labels, a `Classifier` for per-sequence labels.
+        optim: lr, optimizer, schedule and other options of `Task`.
     """
 
     chooses_one = False
@@ -55,12 +55,12 @@ class MultilabelClassification(Task):
         self.seq_len = seq_len
 
     def loss(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
-        real = batch.targets.isfinite()  # pads have no target
+        real = batch.targets.isfinite()  # padding has no target
         return (self._nats(batch, self._logits(batch)) * real).sum(), real.sum()
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "probabilities" of the labels, of each real frame where frames have their own, and the "nats" of the right
-        ones, each frame's labels together."""
+        """Predictions: "probabilities" of the labels, per real frame or per sequence, and the "nats" of the true
+        labels, summed over the labels of a frame."""
         logits = self._logits(batch)
         nats = (self._nats(batch, logits) * batch.targets.isfinite()).sum(dim=-1)
         kept: Any = batch.pad_mask if batch.targets.ndim > 2 else [...] * len(logits)
@@ -68,10 +68,10 @@ class MultilabelClassification(Task):
         return [{"probabilities": some[real].tolist(), "nats": its[real].tolist()} for some, its, real in found]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
-        """Logits of the targets' shape, in at least float32.
+        """Logits in the shape of the targets, in at least float32.
 
         Raises:
-            ValueError: the model gives another shape.
+            ValueError: the model returns another shape.
         """
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         if logits.shape != batch.targets.shape:
@@ -82,7 +82,7 @@ class MultilabelClassification(Task):
         return at_least_float32(logits)
 
     def _nats(self, batch: LabelledBatch, logits: Tensor) -> Tensor:
-        """The nats of each label, 0 or 1, or taken as 0 where nothing counts; of the logits' shape and dtype."""
+        """Nats of each binary label, in the shape and dtype of the logits. Uncounted (NaN) targets are read as 0."""
         return F.binary_cross_entropy_with_logits(logits, batch.targets.nan_to_num().to(logits), reduction="none")
 
     def scores(self, split: str) -> dict[str, Metric]:
@@ -97,12 +97,12 @@ class MultilabelClassification(Task):
 
     def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:
         real, logits = batch.targets.isfinite(), self._logits(batch)
-        # All of it, as a process that has nothing to add must take its part in putting the average precision together.
+        # Unfiltered, because a process without real targets must still take part in gathering the average precision.
         both = logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long()
         each = self._nats(batch, logits)
         # (B,) to (B, 1, ..) to each of the N labels that are real
         lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)[real]
-        # F1 is the share of hits among the labels that were predicted and those that are true, put together.
+        # F1 is the share of true positives when predicted labels and true labels are concatenated.
         predicted, true = logits[real] > 0, batch.targets[real] > 0.5
         either = torch.cat((predicted.nonzero(), true.nonzero())).squeeze(1)
         return {

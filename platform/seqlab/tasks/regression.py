@@ -1,4 +1,4 @@
-"""Regression: a number for each sequence.
+"""Regression: predicts one number per sequence.
 
 B batch.
 """
@@ -19,13 +19,13 @@ from seqlab.tasks.task import Task, check_told
 
 
 class Regression(Task):
-    """Trains on the mean squared error, and reports it as the loss, by length too, beside the mean absolute error.
+    """Trains on the mean squared error, and reports it as the loss, overall and by length, and the mean absolute error.
 
     Args:
-        num_features: of each place of a sequence; the data module tells it.
-        seq_len: the longest input; the data module tells it.
-        model: called with num_features, 1 (the numbers that it is to predict) and seq_len.
-        optim: lr, optimizer, schedule and the like, as `Task` takes them.
+        num_features: number of features per position; set by the data module.
+        seq_len: maximum input length in positions; set by the data module.
+        model: called with num_features, 1 (the number of outputs) and seq_len.
+        optim: lr, optimizer, schedule and other options of `Task`.
     """
 
     chooses_one = False
@@ -51,7 +51,7 @@ class Regression(Task):
         return (squared * real).sum(), real.sum()
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "number" of each sequence, and its "squared_error"."""
+        """Predictions: the "number" predicted for each sequence, and its "squared_error"."""
         numbers = self._predicted(batch)
         squared = (numbers - batch.targets).square()
         found = zip(numbers.tolist(), squared.tolist(), strict=True)
@@ -75,10 +75,10 @@ class Regression(Task):
         }
 
     def _predicted(self, batch: LabelledBatch) -> Tensor:
-        """(B,), in at least float32.
+        """Predicted numbers (B,), in at least float32.
 
         Raises:
-            ValueError: the targets are no numbers.
+            ValueError: the targets are not one floating-point number per sequence.
         """
         if batch.targets.ndim != 1 or not batch.targets.is_floating_point():
             raise ValueError(

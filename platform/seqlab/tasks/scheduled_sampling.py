@@ -1,4 +1,4 @@
-"""Training on one's own mistakes: some of the tokens that a decoder reads are those that it would have written.
+"""Scheduled sampling: in training, a decoder reads some of its own samples instead of the true tokens.
 
 B batch, T target length.
 """
@@ -14,20 +14,20 @@ from seqlab.batch import IGNORE, PairBatch
 
 
 class ScheduledSampling:
-    """Replaces each token that the decoder reads, after the first, with chance 1 - p by a draw from the model's own
-    distribution (Bengio et al. 2015, "Scheduled sampling"). p, the teacher forcing ratio, falls evenly from `first` to
-    `last` over the fit.
+    """Replaces each decoder input after the first, with probability 1 - p, by a sample from the model's own
+    distribution (Bengio et al. 2015, "Scheduled sampling"). The teacher forcing ratio p changes linearly from `first`
+    to `last` over the fit.
 
-    No gradient passes through the draws, so that one parallel pass over them then gives the loss.
+    No gradient passes through the samples, so the loss needs only one parallel pass over them.
 
     Args:
-        first, last: of p, from 0 to 1.
-        passes: "sequential": each draw follows what was drawn before, step by step, as a recurrence reads; "parallel":
-            all draws follow the true tokens, in one more pass, as Transformers can (Mihaylova & Martins 2019,
+        first, last: initial and final values of p, from 0 to 1.
+        passes: "sequential": each sample is conditioned on the samples before it, step by step; "parallel": all
+            samples are conditioned on the true tokens, in one extra forward pass (Mihaylova & Martins 2019,
             "Scheduled sampling for Transformers").
 
     Raises:
-        ValueError: an option outside its range.
+        ValueError: an option is out of range.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class ScheduledSampling:
 
     @torch.no_grad()
     def tokens(self, model: Any, batch: PairBatch, state: Any, progress: float) -> Tensor:
-        """Tokens (B, T) that the decoder is to read instead of `batch.tokens`.
+        """Tokens (B, T) for the decoder to read instead of `batch.tokens`.
 
         Args:
-            model: with the signature of `EncoderDecoder`.
-            state: where its decoder begins.
-            progress: how much of the fit is done, from 0 to 1.
+            model: a model with the signature of `EncoderDecoder`.
+            state: initial state of its decoder.
+            progress: completed share of the fit, from 0 to 1.
         """
         ratio = self.first + (self.last - self.first) * progress
         own = torch.rand(batch.tokens.shape, dtype=torch.float32, device=batch.tokens.device) >= ratio
@@ -66,6 +66,6 @@ class ScheduledSampling:
 
 
 def _drawn(logits: Tensor) -> Tensor:
-    """A token (...) from each distribution of logits (..., V), by the Gumbel-max trick."""
+    """Samples a token (...) from each row of logits (..., V) with the Gumbel-max trick."""
     noise = -torch.empty_like(logits, dtype=torch.float32).exponential_().log()
     return (logits.float() + noise).argmax(dim=-1)

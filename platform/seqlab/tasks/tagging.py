@@ -1,4 +1,4 @@
-"""Tagging: which class each token of a sequence is of.
+"""Tagging: assigns a class to each token of a sequence.
 
 B batch, T length, C classes.
 """
@@ -19,15 +19,15 @@ from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
 class Tagging(Task):
-    """Trains on the cross-entropy of each real token's tag, and reports loss and token accuracy, by length too;
-    where the data's labels are BIO tags, also precision, recall and F1 of the entities, as seqeval reads them.
+    """Trains on the cross-entropy of each real token's tag, and reports loss and token accuracy, the accuracy also by
+    length. Where the labels are BIO tags, also reports precision, recall and F1 of the entities, as seqeval reads them.
 
     Args:
-        vocab_size, num_classes: numbers of tokens and of tags; the data module tells them.
-        seq_len: the longest input in tokens; the data module tells it.
+        vocab_size, num_classes: vocabulary size and number of tags; set by the data module.
+        seq_len: maximum input length in tokens; set by the data module.
         model: called with these three.
-        label_smoothing: in training only (Szegedy et al. 2016).
-        optim: lr, optimizer, schedule and the like, as `Task` takes them.
+        label_smoothing: label smoothing, used in training only (Szegedy et al. 2016).
+        optim: lr, optimizer, schedule and other options of `Task`.
     """
 
     next_command = "seqlab classify {run} < FILE"
@@ -53,13 +53,13 @@ class Tagging(Task):
         return summed_nats(self._logits(batch), batch.targets, self.label_smoothing)
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "tags", the likeliest of each token, and whether each is "right"."""
+        """Predictions: "tags", the likeliest tag of each token, and "right", whether each is correct."""
         best, real = self._logits(batch).argmax(dim=-1), batch.pad_mask
         rights = [row[counted].tolist() for row, counted in zip(best == batch.targets, real, strict=True)]
         return [{"tags": tags, "right": right} for tags, right in zip(self._tags(best, real), rights, strict=True)]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
-        """(B, T, C), in at least float32."""
+        """Logits (B, T, C), in at least float32."""
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         return at_least_float32(logits)
 
@@ -87,7 +87,7 @@ class Tagging(Task):
         return labels
 
     def _tags(self, classes: Tensor, real: Tensor) -> list[list[str]]:
-        """The names of the classes (B, T) of each sentence's real tokens."""
+        """Class names of each sentence's real tokens, from class indices (B, T)."""
         return [
             [self._labels[place] for place in row[counted].tolist()]
             for row, counted in zip(classes.cpu(), real.cpu(), strict=True)

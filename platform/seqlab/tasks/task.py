@@ -1,4 +1,4 @@
-"""Base of every task: its model, training and scoring."""
+"""Base class of every task: its model, training and scoring."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ ValueT = TypeVar("ValueT")
 
 
 class Task(L.LightningModule):
-    """A model, its optimiser and the schedule of its learning rate after a linear warm-up. A subclass says its `loss`,
-    its `scores`, what `evaluate` gives them of a batch, and its `predictions`.
+    """A model, its optimiser, and its learning rate schedule after a linear warm-up. A subclass implements `loss`,
+    `scores`, `evaluate`, which computes the score updates of a batch, and `predictions`.
 
     Args:
-        lr: peak learning rate.
-        weight_decay: of the parameters that `groups` decays.
-        warmup_steps: optimiser steps of linear warm-up.
-        optimizer: called with the groups of parameters and lr.
-        schedule: of the learning rate after the warm-up.
-        groups: which parameters are trained alike; called with weight_decay.
-        betas: as `optimizer` takes them; None = its own.
-        min_lr_ratio: as `schedule` takes it; None = its own.
-        each_length: whether scores by length or position are of each single one, and not of 1 to 8, 9 to 16 and so on.
+        lr: peak learning rate, above 0.
+        weight_decay: weight decay of the parameters that `groups` selects for it.
+        warmup_steps: linear warm-up in optimiser steps.
+        optimizer: called with the parameter groups and lr.
+        schedule: learning rate schedule after the warm-up.
+        groups: rule that splits the parameters into groups; called with weight_decay.
+        betas: passed to `optimizer`; None = its default.
+        min_lr_ratio: passed to `schedule`; None = its default.
+        each_length: report scores for each single length or position instead of for 1 to 8, 9 to 16 and so on.
 
     Raises:
-        ValueError: an option is out of its range, or the optimiser or the schedule has none of this name.
+        ValueError: an option is out of range, or the optimiser or the schedule does not take it.
 
     Attributes:
-        chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
-        shown: the scores that the progress of a fit shows.
-        score_names: of all that `log_scores` may log, with * for any bucket of lengths. A class without its own, not
-            its base's, does not say: a subclass may log more.
-        buckets: of the lengths that scores are given by.
-        scored: the metrics of the evaluation that runs.
-        tokens_per_step: what the losses of a batch are divided by where a step has several, and it is not known yet
-            how many losses (`TokensPerStep`); None = by the number of the batch's own.
-        begins_step: whether a batch is the first of its step.
-        num_tokens: (), real tokens or frames that all ranks have read of the last training batch.
+        chooses_one: whether the logits at a position are scores of mutually exclusive choices, such as tokens.
+        shown: names of the scores shown in the progress bar.
+        score_names: names of all scores that `log_scores` may log, with * for any length bucket. It is not inherited:
+            a subclass that does not define it may log any name.
+        buckets: length buckets of the scores.
+        scored: metrics of the running evaluation.
+        tokens_per_step: divisor of a batch's summed loss where the number of losses in the step is not known in
+            advance (`TokensPerStep`); None = the number of losses in the batch.
+        begins_step: whether the batch is the first of its optimiser step.
+        num_tokens: (), real tokens or frames in the last training batch, summed over all ranks.
     """
 
     chooses_one = True
@@ -99,35 +99,35 @@ class Task(L.LightningModule):
         self.num_tokens = torch.zeros(())
 
     def configure_model(self) -> None:
-        """Hands the model to a strategy that spreads it over processes."""
+        """Lets the strategy distribute the model over processes, if it does that."""
         if isinstance(self.trainer.strategy, SpreadStrategy):
             self.trainer.strategy.spread(self.model)
 
     @abstractmethod
     def loss(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """The sum of a training batch's losses and how many they are, both (); their quotient is trained on."""
+        """Sum and number of a training batch's losses, both (). The training loss is their quotient."""
 
     @abstractmethod
     def scores(self, split: str) -> dict[str, Metric]:
-        """New metrics for "val" or "test", by name. One that computes several numbers names each itself."""
+        """New metrics for split "val" or "test", by name. A metric that computes several numbers names each."""
 
     @abstractmethod
     def evaluate(self, batch: Any) -> dict[str, Any]:
-        """The update of each score from a batch: one value, or a tuple of several."""
+        """Arguments of each metric's `update` for a batch, by name: one value, or a tuple of several."""
 
     @abstractmethod
     def predictions(self, batch: Any) -> list[dict[str, Any]]:
-        """The model's predictions for each row of a batch, by name and in values that JSON has."""
+        """Predictions for each row of a batch, as JSON-serialisable values by name."""
 
     def log_scores(self, split: str, found: dict[str, Any]) -> None:
-        """Logs the scores of all batches together, by name."""
+        """Logs the scores computed over all batches, by name."""
         names = vars(type(self)).get("score_names", ("*",))
         assert all(any(fnmatchcase(name, one) for one in names) for name in found), f"{[*found]} are not all in {names}"
         for name, value in found.items():
             self.log(f"{split}/{name}", value.float(), prog_bar=name in self.shown)
 
     def setup(self, stage: str) -> None:
-        # Lightning restores a checkpoint before it converts the weights, and would round those of float64.
+        # Lightning restores a checkpoint before it converts the weights, which would round float64 weights.
         self.trainer.precision_plugin.convert_module(self)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -136,10 +136,10 @@ class Task(L.LightningModule):
         read = getattr(batch, "num_tokens", torch.zeros_like(count))
         totals, counts, self.num_tokens = ranks.sum(total.detach(), count, read)
         self.num_counted = counts
-        # A rank that has nothing left in an epoch's last batch is given one of which nothing counts.
+        # A rank with nothing left in an epoch's last batch receives a batch without counted targets.
         counts = counts.clamp(min=1)
         self.log("train/loss", totals / counts, prog_bar=True)
-        # The ranks' gradients are averaged, and each token's counts alike, whichever rank has it.
+        # The ranks' gradients are averaged; this gives every token the same weight, whichever rank has it.
         return total * ranks.size / (self.tokens_per_step or counts)
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
@@ -152,10 +152,10 @@ class Task(L.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clips however the gradients are spread over processes, and logs their norm where it is what is clipped.
+        """Clips sharded and replicated gradients alike. Logs the gradient norm when clipping by norm.
 
         Raises:
-            ValueError: the optimiser itself divides the gradients by the scale that they have in 16-mixed.
+            ValueError: a fused optimiser unscales the gradients itself in 16-mixed, so they cannot be clipped.
         """
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         add_up(weights)
@@ -192,7 +192,7 @@ class Task(L.LightningModule):
         self._log("test")
 
     def _begin(self, split: str) -> None:
-        # New ones for each evaluation: none begins with what another has added, and no precision casts their sums.
+        # New metrics for each evaluation: they start empty, and the precision plugin does not cast their sums.
         self.scored = {name: metric.to(self.device) for name, metric in self.scores(split).items()}
         for metric in self.scored.values():
             metric.process_group = data_parallel(self.trainer).group
@@ -206,17 +206,17 @@ class Task(L.LightningModule):
         self.scored = {}
 
     def predict_step(self, batch: Any, batch_idx: int) -> list[dict[str, Any]]:
-        """`predictions` of the rows that count, each with its place in the split as "row", where that is known."""
+        """`predictions` of the real rows, each with its index in the split as "row" where that is known."""
         said = self.predictions(batch)
         if batch.rows is None:
             return said
         return [{"row": row, **one} for row, one in zip(batch.rows.tolist(), said, strict=True) if row >= 0]
 
     def new_optimizer(self) -> Optimizer:
-        """A new optimiser of the parameters that are trained.
+        """A new optimiser for the trainable parameters.
 
         Raises:
-            ValueError: the optimiser, or what groups the parameters, does not fit the model.
+            ValueError: the optimiser or the parameter grouping does not fit the model.
         """
         trained = {weight: name for name, weight in self.model.named_parameters() if weight.requires_grad}
         groups = self.groups([(name, weight) for weight, name in trained.items()])
@@ -229,7 +229,7 @@ class Task(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def _total_steps(self) -> int | None:
-        """Optimiser steps of the whole fit; None where nothing but time ends it.
+        """Optimiser steps of the whole fit; None if only a time limit ends it.
 
         Lightning's `estimated_stepping_batches` would build the data loaders before their state is restored.
         """
@@ -246,7 +246,7 @@ class Task(L.LightningModule):
 
 
 def _with(factory: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """A factory with those of its options that are given. Strategies that spawn processes send it to them."""
+    """Binds the options that are not None to a factory. The result can be pickled, as spawned processes require."""
     return partial(_made, factory, {name: value for name, value in options.items() if value is not None})
 
 
@@ -260,14 +260,14 @@ def _made(factory: Callable[..., Any], given: dict[str, Any], *args: Any) -> Any
 
 
 TARGETS = {"num_classes": "a class, a whole number or a string", "num_labels": "a list of 0 and 1 for each label"}
-"""Kinds of target from which data tells each number."""
+"""Target type from which a data module derives each number."""
 
 
 def check_told(task: str, **numbers: int | None) -> None:
-    """Refuses data that does not tell a number which a task needs.
+    """Checks that the data module has set each number that a task needs.
 
     Raises:
-        ValueError: a number is None, or no whole number from 1 on.
+        ValueError: a number is None, or not an integer of at least 1.
     """
     for name, number in numbers.items():
         if not isinstance(number, Integral) or number < 1:
@@ -283,11 +283,11 @@ def check_told(task: str, **numbers: int | None) -> None:
 def summed_nats(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both ().
+    """Summed cross-entropy of the targets (...) that are not `IGNORE`, and their number, both ().
 
     Args:
         logits: (..., V).
-        z_loss: times log^2 of each one's sum of exponentials is added.
+        z_loss: weight of the added log^2 of the softmax normaliser of each counted target.
     """
     # (..., V) to (N, V) and (...) to (N,)
     logits, flat = logits.flatten(0, -2), targets.flatten()
@@ -299,7 +299,7 @@ def summed_nats(
 
 
 def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The nats of each of N targets (...) that is not `IGNORE`, and whether it is the likeliest: (N,) float32 both.
+    """Nats of each of the N targets (...) that are not `IGNORE`, and 1 if it is the likeliest, else 0; (N,) both.
 
     Args:
         logits: (..., V).
@@ -310,7 +310,7 @@ def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def of_all_ranks(mine: ValueT) -> list[ValueT]:
-    """Each process's value, in the order of the ranks. Every process must call it."""
+    """Gathers each process's value, in rank order. Every process must call it."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return [mine]
     gathered: list[Any] = [None] * torch.distributed.get_world_size()

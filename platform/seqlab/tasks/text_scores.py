@@ -1,4 +1,4 @@
-"""Scores of written text against its references, by sacrebleu (Post 2018), which says how in a signature."""
+"""Scores of generated text against references, by sacrebleu (Post 2018), with its signatures."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from seqlab.tasks.task import of_all_ranks
 
 
 class Written(NamedTuple):
-    """Text written for a source, and the number of tokens of the source, eos included."""
+    """Text generated for a source, and the length of the source in tokens, eos included."""
 
     text: str
     source_len: int
 
 
 class TextScores(Metric):
-    """BLEU, by the length of the source too, chrF and exact match of the texts written for a split's rows. Texts are
-    not tensors: those of all devices are gathered as they are.
+    """BLEU, overall and by source length, chrF and exact match of the texts generated for the rows of a split. Texts
+    are gathered from all devices as Python objects.
 
     Args:
-        references: the texts that would be right, one or more a row of the split.
+        references: reference texts, one or more per row of the split.
         tokenize: sacrebleu's tokenizer for BLEU.
-        buckets: of the sources' lengths.
+        buckets: buckets of source lengths.
 
     Attributes:
-        signatures: of BLEU and chrF, once they are computed.
+        signatures: sacrebleu signatures of BLEU and chrF; empty before `compute`.
     """
 
     full_state_update = False
@@ -44,7 +44,7 @@ class TextScores(Metric):
         self._written: dict[int, Written] = {}
 
     def update(self, rows: Iterable[int], texts: Iterable[str], source_lens: Iterable[int]) -> None:
-        """Adds a text for each row of the split; a row below 0 counts for nothing."""
+        """Adds the text of each row of the split; negative rows are ignored."""
         found = zip(rows, map(Written, texts, source_lens), strict=True)
         self._written |= {row: written for row, written in found if row >= 0}
 
@@ -71,22 +71,22 @@ class TextScores(Metric):
 def score_texts(
     written: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Scores of a corpus.
+    """Corpus-level scores.
 
     Args:
-        written: one text a row.
-        references: the texts that would be right, one or more a row.
+        written: generated texts, one per row.
+        references: reference texts, one or more per row.
         tokenize: sacrebleu's tokenizer for BLEU.
 
     Returns:
-        "bleu" and "chrf", of 100, and "exact_match", the share of rows that are one of their references; then the
-        signatures of the first two.
+        "bleu" and "chrf", from 0 to 100, and "exact_match", the share of rows equal to one of their references; and
+        the signatures of BLEU and chrF.
     """
-    # It is slow to import, and other tasks do without.
+    # Imported here because it is slow to import and other tasks do not need it.
     from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
 
     most = max(map(len, references))
-    # sacrebleu wants the first reference of every row, then the second of every row, and so on.
+    # sacrebleu takes the first reference of every row, then the second of every row, and so on.
     streams = [[row[k] if k < len(row) else None for row in references] for k in range(most)]
     scores, signatures = {}, {}
     for name, metric in (("bleu", BLEU(tokenize=tokenize, force=True)), ("chrf", CHRF())):

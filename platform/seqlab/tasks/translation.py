@@ -1,4 +1,4 @@
-"""Sequence to sequence: write the target of a source.
+"""Sequence-to-sequence: generates a target from a source.
 
 B batch, T target length.
 """
@@ -24,18 +24,18 @@ from seqlab.tasks.text_scores import TextScores
 
 
 class Translation(Task):
-    """Trains on the cross-entropy of each target token after the true ones before it (teacher forcing), and scores the
-    greedy text of the validation and test sources: BLEU, by the length of the source too, chrF and exact match, beside
-    loss and token accuracy.
+    """Trains on the cross-entropy of the target tokens with teacher forcing. Reports loss, perplexity and token
+    accuracy. Decodes validation and test sources greedily and scores them by BLEU, overall and by source length, chrF
+    and exact match.
 
     Args:
-        vocab_size, target_vocab_size: numbers of tokens of both sides; the data module tells them.
-        seq_len: the longest source and target in tokens; the data module tells it.
+        vocab_size, target_vocab_size: vocabulary sizes of source and target; set by the data module.
+        seq_len: maximum source and target length in tokens; set by the data module.
         model: called with these three.
-        label_smoothing: in training only (Szegedy et al. 2016).
-        bleu_tokenize: sacrebleu's tokenizer.
-        sampling: makes the decoder read some of its own tokens in training; None = always the true ones.
-        optim: lr, optimizer, schedule and the like, as `Task` takes them.
+        label_smoothing: label smoothing, used in training only (Szegedy et al. 2016).
+        bleu_tokenize: sacrebleu's tokenizer for BLEU.
+        sampling: scheduled sampling, in which the decoder reads some of its own tokens; None = teacher forcing only.
+        optim: lr, optimizer, schedule and other options of `Task`.
     """
 
     next_command = "seqlab translate {run} < FILE"
@@ -66,13 +66,13 @@ class Translation(Task):
         return self._logits(batch, self.sampling).summed_nats(batch.targets, self.label_smoothing)
 
     def predictions(self, batch: PairBatch) -> list[dict[str, Any]]:
-        """ "text", what is written greedily, and "references", what would be right."""
+        """Predictions: "text", decoded greedily, and its "references"."""
         references = self.trainer.datamodule.references("test")  # type: ignore[attr-defined]
         texts = zip(self.write(batch), batch.rows.tolist(), strict=True)
         return [{"text": text, "references": list(references[row])} for text, row in texts]
 
     def write(self, batch: PairBatch) -> list[str]:
-        """The greedy text of each source."""
+        """Greedily decoded text of each source."""
         tokenizer = self.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
         prompts = [[tokenizer.bos_id]] * len(batch.source)
         with whole(self.model):
@@ -81,7 +81,7 @@ class Translation(Task):
         return [tokenizer.decode(tokens) for tokens in written]
 
     def _logits(self, batch: PairBatch, sampling: ScheduledSampling | None = None) -> Logits:
-        """Logits of every target token after the true ones, or after some of the model's own."""
+        """Logits of every target token, given the true tokens before it or, with `sampling`, some sampled ones."""
         state = self.model.begin(batch.source, batch.source_mask)
         tokens = batch.tokens
         if sampling is not None:

@@ -1,1 +1,1 @@
-"""MLflow: where runs are stored, what is stored of each, and how they are found. See docs/tracking.md."""
+"""MLflow tracking: storing and finding runs. See docs/tracking.md."""

@@ -1,4 +1,4 @@
-"""Places that the files of a run may be in: inside its store, behind its server, or where the user says besides."""
+"""Allowed locations of a run's files: inside its store, behind its server, or where the user permits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 ALLOWED = "SEQLAB_ARTIFACTS"
-"""The environment's name for other places of runs' files: folders, or addresses such as s3://bucket, between commas."""
+"""Environment variable with further allowed locations: folders or addresses such as s3://bucket, comma-separated."""
 
 
 def check_folder(folder: Path, root: Path, run_id: str) -> Path:
-    """The folder, or a file in it, where all links lead into the store.
+    """Returns a folder or file, after checking that it resolves to a path in the store or another allowed location.
 
     Raises:
-        ValueError: it is elsewhere, and the user has not allowed that.
+        ValueError: it resolves elsewhere, and the user has not allowed that.
     """
     places = [root, *(Path(place).expanduser() for place in _allowed() if "://" not in place)]
     if not any(folder.resolve().is_relative_to(place.resolve()) for place in places):
@@ -25,13 +25,13 @@ def check_folder(folder: Path, root: Path, run_id: str) -> Path:
 
 
 def are_names(parts: Sequence[str]) -> bool:
-    """True where a file system takes each part of a path."""
+    """True if each part of a path is a valid file name."""
     return all(len(part.encode()) < 256 and "\0" not in part for part in parts)
 
 
 def check_address(address: str, server: str, run_id: str) -> None:
-    """Raises ValueError where a server has a run's files elsewhere than behind its own address, and the user has not
-    allowed that."""
+    """Raises ValueError if a run's files are not served from the server's own address, unless the user has allowed
+    their address."""
     parts = urlsplit(address)
     proxied = parts.scheme == "mlflow-artifacts" and parts.netloc in ("", urlsplit(server).netloc)
     inside = any(address == place or address.startswith(f"{place.rstrip('/')}/") for place in _allowed())

@@ -1,4 +1,4 @@
-"""A SQLite store opened to be read: whoever wrote it and whatever it lacks, nothing in its folder changes."""
+"""Read-only access to a SQLite store. Nothing in its folder is ever changed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from seqlab.files.plain_tables import SQLITE, check_tables
 
 SCHEME = "seqlab-as-it-is"
 WAL = b"\2\2"
-"""Bytes 18 and 19 of a database whose newest pages are in a file beside it."""
+"""Bytes 18 and 19 of a database in WAL mode, whose newest pages may be in a separate file."""
 
 _copies: list[TemporaryDirectory[str]] = []
 
 
 def reading_client(database: Path) -> MlflowClient:
-    """MLflow's client of a database, which refuses to write and prepares nothing: no table, no experiment.
+    """Read-only MLflow client of a database; it creates neither tables nor experiments.
 
     Raises:
-        ValueError: it is no store, or another version of MLflow made it.
-        sqlite3.Error, OSError: it cannot be read.
+        ValueError: the database is not a store, or was created by another version of MLflow.
+        sqlite3.Error, OSError: the database cannot be read.
     """
     uri = address(database)
     _check_schema(uri)
@@ -37,14 +37,14 @@ def reading_client(database: Path) -> MlflowClient:
 
 
 class _AsItIs(SqlAlchemyStore):
-    """MLflow's store without what its constructor prepares."""
+    """MLflow's store without the set-up in its constructor."""
 
     @classmethod
     def _get_or_create_engine(cls, db_uri: str) -> Engine:
         return create_engine(SQLITE, creator=lambda: _connect(db_uri.removeprefix(SQLITE)), poolclass=NullPool)
 
     def _initialize_store_state(self) -> None:
-        """Nothing: MLflow would add a default experiment."""
+        """Does nothing; MLflow would add a default experiment."""
 
 
 def _build(store_uri: str, artifact_uri: str | None = None) -> SqlAlchemyStore:
@@ -59,8 +59,8 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 
 def address(database: Path) -> str:
-    """SQLite's address of the database as it is or, where SQLite would write beside it or a process was killed while
-    it wrote, of a copy."""
+    """Read-only SQLite URI of the database, or URI of a copy if SQLite would write next to the database: in WAL mode,
+    or after a process was killed while writing."""
     read_only, beside = f"{database.as_uri()}?mode=ro", [Path(f"{database}{end}") for end in ("-journal", "-wal")]
     with database.open("rb") as file:
         copied = file.read(20)[18:] == WAL
@@ -72,7 +72,7 @@ def address(database: Path) -> str:
             copied = True
     if not copied:
         return read_only
-    _copies.append(TemporaryDirectory())  # as long as the process: MLflow keeps the stores that it opens
+    _copies.append(TemporaryDirectory())  # kept until the process ends, because MLflow caches open stores
     folder = Path(_copies[-1].name)
     for one in (database, *beside):
         if one.exists():
@@ -81,7 +81,7 @@ def address(database: Path) -> str:
 
 
 def _check_schema(uri: str) -> None:
-    """Raises ValueError where MLflow would make tables, or change them."""
+    """Raises ValueError if MLflow would create or migrate tables."""
     with closing(_connect(uri)) as opened:
         check_tables(opened)
         if opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:

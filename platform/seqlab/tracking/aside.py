@@ -1,4 +1,4 @@
-"""MLflow beside a training: quiet, without waiting for a server, and drawing from no generator but its own."""
+"""MLflow during training: quiet, without waiting for a server, and without effect on random generators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-# A server that is down must not hold up training: one attempt, and what it misses is sent later (see journal.py).
+# A server that is down must not delay training: one attempt only, and unsent writes are sent later (see journal.py).
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -20,14 +20,14 @@ ENVIRONMENT = {
 }
 
 SENDING = threading.local()
-"""Has `alone` in a thread that only sends: there the generators, which training uses meanwhile, are not touched."""
+"""Has `alone` set in a sender thread, which must not touch the generators that training is using."""
 
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Keeps MLflow's draws (run names, retries) from Python's and NumPy's generators.
+    """Isolates MLflow's random draws (run names, retries) from Python's and NumPy's generators.
 
-    A logged run equals an unlogged one bit by bit, and runs of one seed do not all get the same name.
+    A logged run is bit-identical to an unlogged one, and runs with the same seed still get different names.
     """
     if getattr(SENDING, "alone", False):
         yield
@@ -42,7 +42,7 @@ def aside() -> Iterator[None]:
 
 
 def prepare_mlflow() -> None:
-    """Imports MLflow, told to be quiet and not to wait for a server."""
+    """Imports MLflow, configured to be quiet and not to wait for a server."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import mlflow  # noqa: F401  # configures its logger when imported
@@ -52,4 +52,4 @@ def prepare_mlflow() -> None:
     bound_answers()
     for logger in ("mlflow", "alembic"):
         logging.getLogger(logger).setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store").setLevel(logging.CRITICAL)  # logs a traceback of what it raises
+    logging.getLogger("mlflow.store").setLevel(logging.CRITICAL)  # it logs a traceback of each error that it raises

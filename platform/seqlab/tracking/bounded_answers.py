@@ -1,5 +1,5 @@
-"""Bounds on what a server answers: the bytes and the seconds of one answer, and the answers to one call. A file of a
-run may be of any size and take any time, as long as it keeps coming and the disk has room."""
+"""Limits on a server's responses: bytes and seconds per response, and responses per call. A run's file may have any
+size and take any time, as long as data keeps arriving and the disk has room."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from requests import PreparedRequest, RequestException, Response
 from requests.adapters import HTTPAdapter
 
 MOST_BYTES = 2**28
-"""The bytes of an answer; a page of 1,000 runs has a fifth of it where each has 200 long parameters."""
+"""Maximum size of a response in bytes. A page of 1,000 runs with 200 long parameters each has a fifth of it."""
 MOST_SECONDS = 60.0
-"""The seconds until an answer is whole, however often a byte of it comes."""
+"""Maximum seconds until a response is complete, even if bytes keep arriving."""
 MOST_ANSWERS = 1000
-"""The answers to one call of MLflow's client, which asks for page after page while a server says that there is one."""
+"""Maximum responses to one call of MLflow's client, which requests pages as long as the server announces more."""
 CHUNK = 2**16
 LEAST_BYTES = 2**16
-"""The bytes of a file that come in `MOST_SECONDS` at least."""
+"""Minimum bytes of a file that must arrive within `MOST_SECONDS`."""
 ROOM = 2**28
-"""The bytes that a download leaves free on the disk."""
+"""Bytes that a download must leave free on the disk."""
 
 _ASKED = local()
 
 
 class OutOfBoundsError(RequestException):
-    """An answer is larger than it may be, or takes longer."""
+    """A response exceeds one of the limits."""
 
 
 @dataclass
 class Download:
-    """Files that come into a folder.
+    """A download of files into a folder.
 
     Attributes:
-        broken_off: the reason why one did not come whole, which MLflow does not tell.
+        broken_off: reason for an incomplete file, which MLflow does not report; None = complete.
     """
 
     folder: Path
@@ -47,12 +47,12 @@ class Download:
 
 
 _downloads: list[Download] = []
-"""The one at hand; not by thread, as MLflow has threads of its own."""
+"""Active downloads, shared by all threads because MLflow downloads in its own threads."""
 
 
 @contextmanager
 def downloading(folder: Path) -> Iterator[Download]:
-    """Tells what becomes of the files that MLflow fetches meanwhile."""
+    """Records the outcome of MLflow's downloads within the context."""
     _downloads.append(Download(folder))
     try:
         yield _downloads[-1]
@@ -61,11 +61,11 @@ def downloading(folder: Path) -> Iterator[Download]:
 
 
 class BoundedAdapter(HTTPAdapter):
-    """Reads answers within the bounds."""
+    """HTTP adapter that enforces the limits."""
 
     def send(self, request: PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> Response:
-        """Sends a request as `HTTPAdapter.send`, and reads the content, unless it is to be streamed."""
-        if hasattr(request.body, "read"):  # a file goes up
+        """Sends a request like `HTTPAdapter.send`, and reads the content unless it is streamed."""
+        if hasattr(request.body, "read"):  # file upload
             return super().send(request, stream, *args, **kwargs)
         _ASKED.times = getattr(_ASKED, "times", 0) + (request.method == "GET")
         if _ASKED.times > MOST_ANSWERS:
@@ -77,7 +77,7 @@ class BoundedAdapter(HTTPAdapter):
                 response = ask(request, stream, *args, **kwargs)
                 if stream and _downloads:
                     download = _downloads[-1]
-                    if response.is_redirect:  # it is not followed, and its content is not the file's
+                    if response.is_redirect:  # not followed; its content is not the file
                         response.close()
                         raise OutOfBoundsError(f"it is redirected ({response.status_code})", request=request)
                     response.iter_content = lambda *_, **__: _keeps_coming(response, download)  # type: ignore[method-assign]
@@ -89,7 +89,7 @@ class BoundedAdapter(HTTPAdapter):
                 if _downloads:
                     _downloads[-1].broken_off = str(error)
 
-        # A server that sends a byte now and then is silent for no socket's timeout.
+        # A server that sends a byte now and then never triggers a socket timeout.
         thread = Thread(target=answer, daemon=True)
         thread.start()
         thread.join(MOST_SECONDS)
@@ -101,7 +101,7 @@ class BoundedAdapter(HTTPAdapter):
 
 
 def bound_answers() -> None:
-    """Has MLflow's client read every answer by a `BoundedAdapter`."""
+    """Makes MLflow's client use a `BoundedAdapter` for every request."""
     from mlflow.utils import request_utils
 
     name = "TCPKeepAliveHTTPAdapter"
@@ -112,7 +112,7 @@ def bound_answers() -> None:
 
 
 def begin_call() -> None:
-    """Counts answers anew."""
+    """Resets the response count."""
     _ASKED.times = 0
 
 
@@ -127,11 +127,11 @@ def _read(response: Response) -> None:
 
 
 def _keeps_coming(response: Response, download: Download) -> Iterator[bytes]:
-    """The content of a file."""
+    """Yields the content of a file while data keeps arriving."""
     announced = response.headers.get("Content-Length", "")
     try:
         since, came = time.monotonic(), 0
-        # `read1` returns what has come; `read` waits for a whole chunk, for ever where a byte comes now and then.
+        # `read1` returns available data; `read` waits for a whole chunk, possibly forever.
         while chunk := response.raw.read1(CHUNK, decode_content=True):
             came += len(chunk)
             if time.monotonic() - since > MOST_SECONDS:

@@ -1,4 +1,4 @@
-"""A job is what torchrun, a batch queue or a loop in a shell starts again until it is done: its name, and its run."""
+"""Jobs, which torchrun, a batch queue or a shell loop restarts until done: their names and runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from seqlab.tracking.store import Store, UnreachableError
 
 JOB_TAG = "job"
 LAUNCHERS = {"TORCHELASTIC_RUN_ID": "torchrun", "SLURM_JOB_ID": "slurm"}
-"""The environment's name for a job's id, and what gives it."""
+"""Environment variable with the job id, and the launcher that sets it."""
 NO_ID = ("", "none")
-"""`none` is what torchrun says without `--rdzv-id`."""
+"""Values without an id; torchrun sets `none` without `--rdzv-id`."""
 WAIT = 60.0
-"""Seconds that a rank waits for another one that sends what the last life of the job kept."""
+"""Seconds that a rank waits for another one to send writes left by the previous start of the job."""
 
 
 def job_of(run_name: str | None) -> str | None:
-    """The job of this process: its run's name, or who started it and that one's id; None where nothing tells."""
+    """Job of this process: the run name, or the launcher with the job id; None = unknown."""
     if run_name:
         return run_name
     ids = {by: os.environ.get(name, "") for name, by in LAUNCHERS.items()}
@@ -30,14 +30,15 @@ def job_of(run_name: str | None) -> str | None:
 def run_of_job(
     run_name: str | None, experiment: str, config_hash: str, store: Store | None = None
 ) -> TrackedRun | None:
-    """The run that a job has in an experiment; None before it has one.
+    """Run of a job in an experiment; None if it does not have one yet.
 
-    A job by name is one run. One by an id may be a script of several fits: each goes by its config too.
+    A job identified by run name has one run. A job identified by id may run several fits, which are told apart by their
+    config.
 
-    Every rank asks, and all before the first writes anything, which it does when all have met: they are told the same.
+    Every rank calls this before rank 0 first writes, which happens after all ranks have met, so the results agree.
 
     Raises:
-        ValueError: nothing names the job, several runs have its name, or its run is being trained on this host.
+        ValueError: the job has no name or id, several runs match, or its run is being trained on this host.
         UnreachableError: the server does not answer.
     """
     job, store = job_of(run_name), store or Store()
@@ -47,7 +48,7 @@ def run_of_job(
             "there is none of them; give a --run_name that no other run of the experiment has"
         )
     with suppress(UnreachableError):
-        replay_all(store, wait=WAIT)  # of a life that ended before there was a store
+        replay_all(store, wait=WAIT)  # from an earlier start that ended before the store existed
     if not store.exists:
         return None
     settle(store)

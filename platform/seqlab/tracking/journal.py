@@ -1,4 +1,4 @@
-"""A run's writes, in order: to its store, or to a file while the store does not answer, and then to the store."""
+"""Ordered writes of a run, sent to its store, or kept in a file while the store does not answer and sent later."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
-"""Seconds of training between attempts to reach a store that did not answer: each wait is twice the last."""
+"""First and maximum seconds between attempts to reach a store that does not answer; each wait is twice the last."""
 
 REFUSED = "INVALID_PARAMETER_VALUE"
-"""MLflow's code for a write that it will never take, because of what it says."""
+"""MLflow's error code for a write that it will never accept because of its content."""
 
 log = logging.getLogger("seqlab")
 _told: set[Path] = set()
-"""Stores that `tell_kept` has reported on."""
+"""Roots of the stores that `tell_kept` has reported on."""
 
 
 class Journal:
-    """Writes of one run. After `create` and `begin` nothing here raises: tracking must not stop a training.
+    """Writes of one run. After `create` and `begin` no method raises, because tracking must not stop training.
 
     Args:
-        store: where the run is.
-        run_id: the run; None if it is to be created.
+        store: store of the run.
+        run_id: id of an existing run; None = the run is created later.
 
     Attributes:
-        run_id: the run's id, or one of this machine's if a server did not answer when the run was created.
-        retry_at: when to try again, by `time.monotonic`; 0 while the store answers, infinity before `begin`.
-        sending: the op that is being sent.
+        run_id: the run's id, or a local id if the server did not answer when the run was created.
+        retry_at: time of the next attempt, by `time.monotonic`; 0 while the store answers, infinity before `begin`.
+        sending: op that is being sent; empty = none.
     """
 
     def __init__(self, store: Store, run_id: str | None = None) -> None:
@@ -54,20 +54,20 @@ class Journal:
 
     @property
     def pending(self) -> Path:
-        """The file of writes that have not been sent."""
+        """File of unsent writes."""
         return unsent(self.store) / f"{self.run_id}.jsonl"
 
     @property
     def _lock(self) -> Path:
-        """The lock of the process that sends it."""
+        """Lock of the process that is sending the file."""
         return self.pending.with_suffix(".lock")
 
     def create(self, experiment: str, name: str | None, tags: dict[str, str], *, later: bool = False) -> None:
-        """Creates the run, or notes that it is to be created if a server does not answer.
+        """Creates the run, or records that it must be created if a server does not answer.
 
         Args:
-            later: keep it, and what is written then, for `begin`: MLflow takes seconds to import. Where nothing can be
-                kept it is created at once.
+            later: keep the creation and the following writes until `begin`, because MLflow takes seconds to import. If
+                they cannot be kept, the run is created at once.
 
         Raises:
             ValueError: the store cannot be used.
@@ -81,10 +81,10 @@ class Journal:
             self._create()
 
     def begin(self) -> bool:
-        """Creates the run that is to be created later, and sends what was kept since; False if there is none.
+        """Creates a postponed run and sends the writes kept since; False if no run was postponed.
 
         Raises:
-            ValueError, OSError: as `create`. All that is written is kept then, for the next command.
+            ValueError, OSError: as `create`. All writes are then kept for the next command.
         """
         if self.retry_at < math.inf:
             return False
@@ -112,7 +112,7 @@ class Journal:
             self.run_id = self._sender.stored_id
 
     def write(self, write: Write) -> None:
-        """Sends a write, after those that were kept, or keeps it too."""
+        """Sends the kept writes and then this one, or keeps this one too."""
         if self.pending.exists() and (time.monotonic() < self.retry_at or not self.replay()):
             self.keep(write)
             return
@@ -123,7 +123,7 @@ class Journal:
             self.keep(write)
 
     def keep(self, write: Write, file: Path | None = None) -> bool:
-        """Adds a write to a file; None = the file that `replay` sends. False if it cannot be written."""
+        """Appends a write to a file; None = the file that `replay` sends. False if it cannot be written."""
         try:
             _append(self.store, file or self.pending, write)
             self._losing = False
@@ -134,8 +134,8 @@ class Journal:
         return not self._losing
 
     def replay(self, wait: float = 0.0) -> bool:
-        """Sends what was kept. False if the store still does not answer, or if another process is sending it for more
-        than `wait` seconds."""
+        """Sends the kept writes. False if the store still does not answer, or if another process is still sending them
+        after `wait` seconds."""
         if not self.pending.exists():
             return True
         try:
@@ -145,7 +145,7 @@ class Journal:
             return False
 
     def _replay(self) -> bool:
-        # No lock is held while a server takes its time: what is kept meanwhile is behind what is sent.
+        # The lock is not held while sending; writes kept in the meantime are appended behind the sent ones.
         with _lock(self.store):
             writes = self._kept()
         sent = 0
@@ -163,12 +163,12 @@ class Journal:
                 self.pending.unlink(missing_ok=True)
         if sent == len(writes):
             self._wait, self.retry_at = FIRST_WAIT, 0.0
-            with suppress(OSError):  # Windows keeps what is open
+            with suppress(OSError):  # Windows does not remove open files
                 self._lock.unlink()
         return sent == len(writes)
 
     def _kept(self) -> list[Write]:
-        """The writes that were kept. Lines that are not writes are reported and set aside."""
+        """Kept writes. Lines that are not writes are reported and moved to another file."""
         writes, others = _read(self.pending)
         if others:
             aside = self.pending.with_suffix(".refused")
@@ -183,10 +183,10 @@ class Journal:
         return writes
 
     def _deliver(self, write: Write) -> None:
-        """Sends a write, and sets aside the parts that the store refuses for their content.
+        """Sends a write. Parts that the store refuses for their content are moved to another file.
 
         Raises:
-            UnreachableError: the store does not take it now.
+            UnreachableError: the store does not accept the write now.
         """
         from mlflow.exceptions import MlflowException
 
@@ -216,13 +216,13 @@ class Journal:
 
 
 def replay_all(store: Store, wait: float = 0.0) -> bool:
-    """Sends what this machine's runs kept while a server did not answer; False if it still does not."""
+    """Sends the unsent writes of this machine's runs; False if some could not be sent."""
     return all([Journal(store, file.stem).replay(wait) for file in sorted(unsent(store).glob("*.jsonl"))])
 
 
 def tell_kept(store: Store) -> None:
-    """Warns once of writes that a store lacks. A journal that came with the store is not obeyed, since whoever made the
-    store could have written it. What this machine has to send waits for a command that writes."""
+    """Warns once about writes missing from a store. A journal found inside the store is ignored, because it is not
+    trusted. Unsent writes of this machine wait for a command that writes."""
     if store.root in _told:
         return
     _told.add(store.root)
@@ -239,12 +239,12 @@ def tell_kept(store: Store) -> None:
 
 
 def now() -> int:
-    """Milliseconds since 1970, as MLflow counts."""
+    """Current time in milliseconds since 1970, as in MLflow."""
     return int(time.time() * 1000)
 
 
 def _halves(write: Write) -> list[Write]:
-    """Splits a write of many points, params or tags in two; empty for one that cannot be split."""
+    """Splits a write of several points, params or tags in two; empty if it cannot be split."""
     name = "points" if write["op"] == "scores" else write["op"]
     parts = write.get(name)
     if not isinstance(parts, list | dict) or len(parts) < 2 or name == "dataset":
@@ -269,8 +269,8 @@ def _line(write: Write) -> str:
 
 
 def _is_left(file: Path) -> bool:
-    """True if the process that keeps these writes is gone, or not named in the file."""
-    if not file.is_file():  # a pipe would be waited for
+    """True if the process that kept these writes has ended, or is not named in the file."""
+    if not file.is_file():  # reading a pipe would block
         return True
     try:
         with file.open(encoding="utf-8") as lines:
@@ -283,10 +283,10 @@ def _is_left(file: Path) -> bool:
 
 
 def _read(file: Path) -> tuple[list[Write], list[tuple[int, str]]]:
-    """The writes in a file, and the numbers of lines that are not writes, with what is wrong with them.
+    """Writes in a file, and the line numbers of invalid lines with the reasons.
 
     Raises:
-        ValueError: it is not a regular file.
+        ValueError: the path is not a regular file.
     """
     if not file.exists():
         return [], []
@@ -294,7 +294,7 @@ def _read(file: Path) -> tuple[list[Write], list[tuple[int, str]]]:
     writes, others = [], []
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
-            break  # the last may have been cut off
+            break  # the last line may be truncated
         try:
             write = json.loads(line)
             if not isinstance(write, dict) or not isinstance(write.get("op"), str):

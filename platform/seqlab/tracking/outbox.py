@@ -1,4 +1,4 @@
-"""Sending what a run writes while it trains: a server may take its time."""
+"""Background sending of a run's writes during training, so that a slow server does not delay it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from seqlab.tracking.journal import Journal
 from seqlab.tracking.writes import Write, answer_timeout
 
 ANSWER_SECONDS = 60
-"""Seconds that a server may take for an answer that nobody waits for."""
+"""Timeout in seconds of a background request."""
 
 MOST_SECONDS_AT_THE_END = 60.0
 PAUSE = 1.0
-"""Seconds between attempts while another process sends what this one keeps."""
+"""Seconds between attempts while another process is sending this file."""
 
 log = logging.getLogger("seqlab")
 
 
 class Outbox:
-    """Keeps a run's writes in its journal's file, and sends them from there, in order, in a thread of its own.
+    """Keeps a run's writes in its journal's file, and sends them in order from a background thread.
 
-    What a process that is killed has not sent is in the file, for the next command. Sending draws no random number:
-    the generators belong to the training.
+    If the process is killed, its unsent writes are in the file for the next command. Sending draws no random numbers
+    from the generators that training uses.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -35,7 +35,7 @@ class Outbox:
         self._busy = False
 
     def write(self, write: Write) -> None:
-        """Takes a write; it is on the disk then or, where nothing can be kept, sent."""
+        """Saves a write to disk or, if that fails, sends it at once."""
         if not self._journal.keep(write):
             self._journal.write(write)
             return
@@ -45,12 +45,12 @@ class Outbox:
             self._thread.start()
 
     def flush(self) -> None:
-        """Waits until the server has everything, and says so; not longer than a minute, but for files, and not for a
-        server that does not answer."""
+        """Waits until the server has accepted everything, and prints a notice. Waits at most one minute except for file
+        uploads, and not for a server that does not answer."""
         journal, asked_at, told = self._journal, time.monotonic(), False
         journal.retry_at = 0.0
         self._wake.set()
-        # In this order: a thread that begins between the two is busy.
+        # The order matters: a thread that starts between the two checks is busy.
         while (journal.pending.exists() and journal.retry_at == 0) or self._busy:
             waited = time.monotonic() - asked_at
             if waited > PAUSE and not told:

@@ -1,4 +1,4 @@
-"""A resolved configuration as MLflow's flat parameters, as YAML and as a hash."""
+"""Resolved configurations as flat MLflow parameters, as YAML and as a hash."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ READ = re.compile(
     r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens)|(init_args\.)?(train|val|test|seed)$)"
     r"|trainer\.limit_(val|test)_batches$"
 )
-"""Options of the data, but for tokenizers and files, which are told by themselves, seeds, and how many are read at a
-time."""
+"""Data options that affect an evaluation, except tokenizers and files, which are recorded separately, seeds and batch
+sizes."""
 RUN_SPECIFIC = (
     "checkpoint_async",
     "ckpt_path",
@@ -35,9 +35,9 @@ RUN_SPECIFIC = (
 
 
 def flatten(config: dict[str, Any]) -> dict[str, str]:
-    """Leaves by dotted path, as YAML scalars: `{"a": {"b": [None, 1]}}` gives `{"a.b.0": "null", "a.b.1": "1"}`.
+    """Leaves by dotted path, as YAML scalars: `{"a": {"b": [None, 1]}}` becomes `{"a.b.0": "null", "a.b.1": "1"}`.
 
-    A value that MLflow would refuse for its length is cut, and says so. Keys that `accepted` maps to one name, or that
+    A value too long for MLflow is truncated, with a note. Keys that `accepted` maps to one name, or that
     differ only beyond `MAX_KEY_LENGTH` characters, are numbered.
     """
     found: dict[str, str] = {}
@@ -51,8 +51,8 @@ def flatten(config: dict[str, Any]) -> dict[str, str]:
 
 
 def accepted(name: str) -> str:
-    """The name of a metric or a parameter as MLflow takes it: letters, digits and `_ .:/-`, at most `MAX_KEY_LENGTH` of
-    them, and a relative path in its shortest form, or else without slashes."""
+    """Name of a metric or parameter in a form that MLflow accepts: letters, digits and `_ .:/-`, at most
+    `MAX_KEY_LENGTH` characters. Slashes are kept only in a normalised relative path."""
     name = re.sub(r"[^\w .:/-]", "_", name)[:MAX_KEY_LENGTH]
     if posixpath.normpath(name) == name and not name.startswith(("/", "..")) and name != ".":
         return name
@@ -60,8 +60,7 @@ def accepted(name: str) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Shortest ending of each of `flatten`'s names, without init_args, that no other name has. A class goes by its
-    option's name."""
+    """Shortest unique suffix of each name from `flatten`, ignoring init_args. A class path is named by its option."""
     parts = {name: name.removesuffix(CLASS).replace(".init_args", "").split(".") for name in names}
     ends = Counter(".".join(end[start:]) for end in parts.values() for start in range(len(end)))
     return {
@@ -73,8 +72,8 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def block_tags(params: Mapping[str, str]) -> dict[str, str]:
-    """Short tags to look for runs by: the classes of task, model, mixers and positions in `flatten`'s parameters,
-    several with commas between."""
+    """Short tags for finding runs: comma-separated class names of task, model, mixers and positions, from parameters
+    returned by `flatten`."""
     found = {"task": re.compile(r"model"), "model": re.compile(r"model\.init_args\.model")}
     found |= {name: re.compile(rf"model\..*\.{name}(\.\d+)?") for name in ("mixer", "positions")}
     classes = {
@@ -85,19 +84,18 @@ def block_tags(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_by(params: dict[str, str]) -> dict[str, str]:
-    """`flatten`'s parameters that an evaluation depends on and a digest of the data does not cover, by their names
-    without init_args."""
+    """Parameters from `flatten` that affect an evaluation but not the digest of the data, by name without init_args."""
     return {name.replace(".init_args", ""): value for name, value in sorted(params.items()) if READ.match(name)}
 
 
 def to_yaml(config: dict[str, Any]) -> str:
-    """The configuration as YAML, in its own order."""
+    """Configuration as YAML, in its original order."""
     text: str = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)
     return text
 
 
 def config_hash(config: dict[str, Any]) -> str:
-    """sha256 of the configuration without what tells runs of it apart: `RUN_SPECIFIC` keys, and `run_id` anywhere."""
+    """sha256 of the configuration, without `RUN_SPECIFIC` keys and without `run_id` at any depth."""
     kept = {key: value for key, value in config.items() if key not in RUN_SPECIFIC}
     canonical = json.dumps(_without_run_id(kept), sort_keys=True, default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -30,13 +30,13 @@ MAIN_PACKAGES = (
 )
 NAME_OR_VERSION = re.compile(r"^(Name|Version): (.+)$", re.MULTILINE)
 TAGS = "SEQLAB_TAGS"
-"""The environment's name for tags that a process is to give its run, as JSON."""
+"""Environment variable with additional tags for the run, as JSON."""
 START_TOLERANCE = 2.0
-"""Seconds. A process start is computed from the time of boot, which moves when the clock is set."""
+"""Tolerance in seconds. A process start is computed from the boot time, which shifts when the clock is set."""
 
 
 def process_tags() -> dict[str, str]:
-    """Tags of this process, from which another one can tell whether it is still there."""
+    """Tags that identify this process, so that others can check whether it is still running."""
     process = psutil.Process()
     return {
         "host": socket.gethostname(),
@@ -47,39 +47,39 @@ def process_tags() -> dict[str, str]:
 
 
 def given_tags() -> dict[str, str]:
-    """Tags for the run from whoever started this process."""
+    """Tags for the run, set by the parent process."""
     return dict(json.loads(os.environ.get(TAGS, "{}")))
 
 
 def is_gone(tags: dict[str, str]) -> bool:
-    """True if a process of this host, by its `process_tags`, has ended; False without these tags."""
+    """True if the process of this host with these `process_tags` has ended; False if tags are missing."""
     try:
         process = psutil.Process(int(tags["process.id"]))
         same = abs(process.create_time() - float(tags["process.start"])) < START_TOLERANCE
         return not same or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-    except (KeyError, ValueError, OverflowError):  # it does not say
+    except (KeyError, ValueError, OverflowError):  # missing or invalid tags
         return False
 
 
 @cache
 def host_id() -> str:
-    """Tells hosts of one name apart: a hash of the name and, where there is one, of the machine's id."""
+    """Host id: a hash of the host name and, where available, the machine id, because host names may repeat."""
     machine = Path("/etc/machine-id")
     text = socket.gethostname() + (machine.read_text() if machine.exists() else "")
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def provenance() -> dict[str, str]:
-    """Code, command, packages and hardware of this process, as tags."""
+    """Tags for the code, command, packages and hardware of this process."""
     versions = package_versions()
     command = _command()
     return {
         **_git_tags("git", Path.cwd()),
         **_git_tags("seqlab.git", Path(__file__).parent),
         "command": command,
-        "mlflow.source.name": " ".join(command.split(maxsplit=2)[:2]),  # MLflow shows what follows the last slash
+        "mlflow.source.name": " ".join(command.split(maxsplit=2)[:2]),  # MLflow shows only the last path component
         "mlflow.source.type": "LOCAL",
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -89,7 +89,7 @@ def provenance() -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """The machine and its software, as a bug report needs them."""
+    """Machine and software versions for a bug report."""
     import numpy as np
     import torch
     from sqlalchemy import make_url
@@ -114,7 +114,7 @@ def environment() -> dict[str, str]:
 
 
 def description() -> dict[str, str]:
-    """MLflow's note on a run: the command that began it. A user may change it, so it is written once."""
+    """MLflow's note on a run: the command that started it. Users may edit the note, so it is written only once."""
     return {"mlflow.note.content": "```\n{}\n```".format(_command().replace(" --", " \\\n  --"))}
 
 
@@ -125,8 +125,8 @@ def _command() -> str:
 
 @cache
 def package_versions() -> dict[str, str]:
-    """Every installed package and its version."""
-    # The standard library would parse each package's whole description.
+    """Version of every installed package, by name."""
+    # Faster than the standard library, which parses each package's whole description.
     texts = [package.read_text("METADATA") or package.read_text("PKG-INFO") or "" for package in distributions()]
     heads = [dict(NAME_OR_VERSION.findall(text.partition("\n\n")[0])) for text in texts]
     return dict(sorted((head["Name"], head["Version"]) for head in heads if len(head) == 2))
@@ -155,7 +155,7 @@ def cpu_model() -> str:
 
 
 def _git_tags(prefix: str, folder: Path) -> dict[str, str]:
-    """Commit and dirty flag (tracked files only) of the checkout that holds a folder; nothing outside of one."""
+    """Commit and dirty flag (tracked files only) of the checkout that contains a folder; empty outside a checkout."""
     commit = git(folder, "rev-parse", "HEAD")
     if not commit:
         return {}
@@ -166,9 +166,9 @@ def _git_tags(prefix: str, folder: Path) -> dict[str, str]:
 
 
 def git(folder: Path, *args: str) -> str | None:
-    """Runs git in a folder and returns its output; None where it fails, as outside a checkout.
+    """Runs git in a folder and returns its output; None if it fails, as outside a checkout.
 
-    Programs that the checkout's own config and hooks name are not run.
+    Programs named in the checkout's config and hooks are not run.
     """
     settings = {"core.fsmonitor": "false", "core.hooksPath": os.devnull, "diff.ignoreSubmodules": "dirty"}
     try:

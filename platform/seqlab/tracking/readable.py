@@ -1,4 +1,4 @@
-"""Runs out of a store, where a broken row takes no other down: it is told apart, with its name and its defect."""
+"""Reading runs from a store that may contain broken rows, which are reported with name and defect."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 LATEST = 253402300799999
-"""The last millisecond of the year 9999, which is the last that Python writes."""
+"""Last millisecond of the year 9999, the latest time that Python supports."""
 MOST_PAGES = 1000
-"""The pages of one search, each with up to 1,000 runs."""
+"""Maximum number of pages of one search, each with up to 1,000 runs."""
 AT_ONCE = 500
-"""Runs that one query names."""
+"""Maximum number of run ids in one query."""
 
 
 class BrokenRun(NamedTuple):
@@ -37,7 +37,7 @@ class BrokenRun(NamedTuple):
 
 
 def read_runs(store: Store, experiments: list[str], condition: str) -> tuple[list[Run], list[BrokenRun]]:
-    """The runs of experiments, by their ids, that meet a condition in MLflow's filter language, newest first.
+    """Runs of these experiment ids that meet a condition in MLflow's filter language, newest first, and broken runs.
 
     Raises:
         UnreachableError: the store does not answer.
@@ -48,7 +48,7 @@ def read_runs(store: Store, experiments: list[str], condition: str) -> tuple[lis
     except UnreachableError:
         if store.remote:
             raise
-        # MLflow gives no run of a page in which one is broken.
+        # MLflow returns no run of a page that contains a broken one.
         names = _names(store)
         ids = [run_id for run_id in names if re.fullmatch(r"\w+", run_id)]
         broken += [BrokenRun(run_id, names[run_id], "its id is none") for run_id in names if run_id not in ids]
@@ -83,7 +83,7 @@ def _searched(store: Store, experiments: list[str], condition: str) -> Iterator[
 def _whole_ones(
     store: Store, experiments: list[str], condition: str, ids: list[str], names: dict[str, str], broken: list[BrokenRun]
 ) -> list[Run]:
-    """The runs of some ids that MLflow can read; the others are added to `broken`, found by halves."""
+    """Runs with the given ids that MLflow can read. The others, found by bisection, are added to `broken`."""
     of_these = f"attributes.run_id IN ({', '.join(map(repr, ids))})"
     try:
         return list(_searched(store, experiments, f"{condition} and {of_these}" if condition else of_these))
@@ -97,7 +97,7 @@ def _whole_ones(
 
 
 def _names(store: Store) -> dict[str, str]:
-    """The names of all runs of a SQLite file by their ids, newest first."""
+    """Names of all runs in a SQLite file by id, newest first."""
     from seqlab.tracking.as_it_is import address
 
     database = Path(store.uri.removeprefix(SQLITE))
@@ -108,7 +108,7 @@ def _names(store: Store) -> dict[str, str]:
 
 
 def _defect(run: Run) -> str:
-    """The first value of a run that is not of its kind; empty where there is none."""
+    """Description of the first value of a run with a wrong type or range; empty if all are valid."""
     info, data = run.info, run.data
     texts = {
         "id": info.run_id,
@@ -134,7 +134,7 @@ def _defect(run: Run) -> str:
 
 
 def number(value: object) -> float:
-    """A metric's value as it was logged: MLflow stores infinity as the greatest float. NaN for what is no number."""
+    """Metric value as logged; MLflow stores infinity as the largest float. NaN if the value is not a number."""
     if not isinstance(value, int | float):
         return math.nan
     return math.copysign(math.inf, value) if abs(value) >= sys.float_info.max else value

@@ -1,4 +1,4 @@
-"""MLflow's model registry: each promoted bundle is a version of one registered model an experiment."""
+"""MLflow's model registry: one registered model per experiment, with each promoted bundle as a version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 CHAMPION = "champion"
-"""The alias of the version to use."""
+"""Alias of the version to use."""
 SEAL_TAG = "seal"
 
 
@@ -28,10 +28,10 @@ class Version(NamedTuple):
     """A version of a registered model.
 
     Attributes:
-        model: the model's name.
-        number: 1 is the first.
-        run: the name of the run that it was exported from.
-        precision, target: of its bundle.
+        model: name of the registered model.
+        number: version number, from 1.
+        run: name of the run that the bundle was exported from.
+        precision, target: precision and target of the bundle.
     """
 
     model: str
@@ -42,7 +42,7 @@ class Version(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """MLflow's address of the model's champion."""
+        """MLflow URI of the model's champion."""
         return f"models:/{self.model}@{CHAMPION}"
 
     def __str__(self) -> str:
@@ -50,26 +50,26 @@ class Version(NamedTuple):
 
 
 def model_name(experiment: str) -> str:
-    """The registered model of an experiment: its name, without what MLflow refuses in one."""
+    """Name of an experiment's registered model: the experiment name without characters that MLflow refuses."""
     return re.sub("[/:]+", "-", experiment).strip(". ") or "experiment"
 
 
 def register(run: TrackedRun, precision: str, target: str, seal: str, save: Callable[[Path], None]) -> Version:
-    """Adds an MLflow model to the artifacts of a run and registers it, or returns the version that it already is.
+    """Adds an MLflow model to a run's artifacts and registers it, or returns the existing version of this bundle.
 
     Args:
-        precision, target, seal: of the model's bundle; they become tags.
+        precision, target, seal: properties of the model's bundle, stored as tags.
         save: writes the model to a new folder.
 
     Raises:
         UnreachableError: the store does not answer now.
-        MlflowException: it refuses.
+        MlflowException: the store refuses the model.
     """
-    # Two bundles of one run are two versions, and a version's files never change.
+    # Each bundle of a run is a separate version, and the files of a version never change.
     place = f"models/{precision}-{uuid.uuid4().hex[:8]}"
     name = model_name(run.experiment)
     with TemporaryDirectory() as folder, run.store.calls() as client:
-        for version in _versions(client, run):  # the store answers: now it may take its time
+        for version in _versions(client, run):  # the store answers, so a longer timeout is safe below
             if version.tags.get(SEAL_TAG) == seal:
                 return _version(version)
         made = Path(folder) / "model"
@@ -78,7 +78,7 @@ def register(run: TrackedRun, precision: str, target: str, seal: str, save: Call
             save(made)
             with answer_timeout(UPLOAD_SECONDS):
                 files.log_artifacts(str(made), place)  # type: ignore[no-untyped-call]
-        else:  # MLflow would write where the store was when the run was made
+        else:  # MLflow would write to the store's path at the time the run was created
             copied = check_folder(run.artifacts / place, run.store.root, run.id)
             save(made)
             shutil.copytree(made, copied)
@@ -89,13 +89,13 @@ def register(run: TrackedRun, precision: str, target: str, seal: str, save: Call
 
 
 def promote(run: TrackedRun, version: Version | None = None) -> tuple[Version | None, Version]:
-    """Makes a version of a run, the newest if none is given, the champion of its model.
+    """Makes a version of a run, by default the newest, the champion of its model.
 
     Returns:
-        The champion before, if there was one, and now.
+        The previous champion, if any, and the new one.
 
     Raises:
-        ValueError: the run has no version.
+        ValueError: the run has no registered version.
         UnreachableError: the store does not answer now.
     """
     name = model_name(run.experiment)

@@ -1,4 +1,4 @@
-"""Finding runs: by id, name or checkpoint, and those whose process is gone. To find a run writes nothing."""
+"""Lookup of runs by id, name or checkpoint, and detection of killed runs. Finding a run writes nothing."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 10
 PARENT_TAG = "mlflow.parentRunId"
-"""Tag of a sweep's fits, which MLflow shows below the sweep's run."""
+"""Tag of a sweep's fits; MLflow shows them below the sweep's run."""
 SWEEP_TAG = "sweep.trials"
-"""Tag of a sweep's own run, which no fit has."""
+"""Tag of a sweep's own run; fits do not have it."""
 GONE = "the process was gone: killed outright, or the machine stopped"
-"""The failure of a run that could not say its own."""
+"""Failure message of a run that could not record one itself."""
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """A run as the store has it.
+    """A run read from the store.
 
     Attributes:
         id: MLflow's id of the run.
-        name: not unique.
-        experiment: the experiment's name.
-        status: RUNNING, FINISHED, FAILED or KILLED, which a run of this host is whose process is gone.
-        started: milliseconds since 1970.
-        params: the configuration, flat.
-        metrics: each metric's last value.
-        tags: provenance and the rest.
-        entity: the run as MLflow has it.
-        found_by: the checkpoint that the run was found by.
+        name: name of the run; not unique.
+        experiment: name of the experiment.
+        status: RUNNING, FINISHED, FAILED or KILLED; a RUNNING run of this host whose process has ended is KILLED.
+        started: start time in milliseconds since 1970.
+        params: flat configuration.
+        metrics: last value of each metric.
+        tags: all tags, such as provenance.
+        store: store of the run.
+        entity: the run as an MLflow entity.
+        found_by: checkpoint by which the run was found; None = found by id or name.
     """
 
     id: str
@@ -66,19 +67,19 @@ class TrackedRun:
 
     @cached_property
     def artifacts(self) -> Path:
-        """The folder of the artifacts; with a server, of those that are on this machine.
+        """Folder of the artifacts; with a server, the folder of those on this machine.
 
         Raises:
-            ValueError: as of `Store.artifacts`.
+            ValueError: as `Store.artifacts`.
         """
         return self.store.artifacts(self.entity)
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The full configuration.
+        """Full, nested configuration.
 
         Raises:
-            ValueError: the run has none.
+            ValueError: the run has no valid configuration.
         """
         path = self.artifact("config.yaml")
         if path is None:
@@ -93,25 +94,24 @@ class TrackedRun:
 
     @property
     def best_checkpoint(self) -> Path | None:
-        """The checkpoint of the best validation."""
+        """Checkpoint of the best validation."""
         return self._checkpoint("best")
 
     @property
     def last_checkpoint(self) -> Path | None:
-        """The checkpoint to continue from."""
+        """Checkpoint to continue from."""
         return self._checkpoint("last")
 
     @property
     def checkpoint(self) -> Path | None:
-        """The checkpoint that the run was named by, or its best, or its last."""
+        """Checkpoint by which the run was found, else the best, else the last."""
         return self.found_by or self.best_checkpoint or self.last_checkpoint
 
     def artifact(self, name: str) -> Path | None:
-        """An artifact's file, fetched from the server if it is not on this machine; None if there is none.
+        """Path of an artifact, downloaded from the server if it is not on this machine; None if it does not exist.
 
         Raises:
-            ValueError: what the store calls an artifact is outside the run's folder, or the folder is outside of the
-                store.
+            ValueError: the artifact is outside the run's folder, or the folder is outside the store.
         """
         parts = PurePath(name).parts
         if not parts or PurePath(name).is_absolute() or ".." in parts or not are_names(parts):
@@ -128,7 +128,7 @@ class TrackedRun:
 
             files = self.store.files(self.entity)
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Whole or not at all: what is on this machine is not fetched again.
+            # Downloaded atomically, because local files are never downloaded again.
             with (
                 TemporaryDirectory(prefix=".fetched-", dir=self.artifacts) as folder,
                 downloading(Path(folder)) as download,
@@ -143,7 +143,7 @@ class TrackedRun:
             return path
 
     def history(self, metric: str) -> list[tuple[int, float]]:
-        """(step, value) of every point of a metric, by step; NaN for what is no number."""
+        """All (step, value) points of a metric, sorted by step; a value that is not a number becomes NaN."""
         with self.store.calls(reads=True) as client:
             points = client.get_metric_history(self.id, metric)
         known = [(point.step, number(point.value)) for point in points if isinstance(point.step, int)]
@@ -158,7 +158,7 @@ class TrackedRun:
         return None if name is None else self.artifact(name)
 
     def _listed(self, folder: str) -> list[str]:
-        """The artifacts that the server has in a folder."""
+        """Paths of the artifacts in a folder on the server."""
         with self.store.calls(reads=True):
             from mlflow.exceptions import MlflowException
 
@@ -169,21 +169,21 @@ class TrackedRun:
 
 
 def find_run(text: str, store: Store | None = None, experiment: str | None = None) -> TrackedRun:
-    """The run of an id, a unique beginning of one, a name, or a checkpoint's path. Among several of one name, the only
-    one with a checkpoint, or the only one of those that finished.
+    """Finds a run by id, unique id prefix, name, or checkpoint path. Among runs of the same name, chooses the only one
+    with a checkpoint, or the only finished one of these.
 
     Args:
-        experiment: only runs of this experiment.
+        text: id, id prefix, name or path.
+        experiment: experiment to search; None = all.
 
     Raises:
-        ValueError: there is no such run, or it cannot be read, or several that this does not tell apart; the message
-            lists them.
+        ValueError: no run matches, the run cannot be read, or several match; the message lists them.
         UnreachableError: the server does not answer.
     """
     store = store or Store()
-    if os.path.isfile(text):  # a name may be longer than a file's
+    if os.path.isfile(text):  # os.path.isfile also accepts a name too long for a file
         return _run_of_checkpoint(Path(text), store)
-    if not os.path.isdir(text):  # a run may have a folder's name
+    if not os.path.isdir(text):  # a run may be named like a folder
         check_regular(text, "checkpoint")
     store.check_exists()
     for condition in _conditions(text):
@@ -202,9 +202,9 @@ def find_run(text: str, store: Store | None = None, experiment: str | None = Non
 
 
 def unfinished_runs(experiment: str, config_hash: str, store: Store | None = None) -> list[TrackedRun]:
-    """Runs of an experiment with this configuration that failed or were killed, newest first.
+    """Failed or killed runs of an experiment with this configuration, newest first.
 
-    Only those that have a checkpoint to continue from.
+    Runs without a checkpoint to continue from are left out.
     """
     store = store or Store()
     if not store.exists:
@@ -215,14 +215,14 @@ def unfinished_runs(experiment: str, config_hash: str, store: Store | None = Non
 
 
 def search(store: Store, condition: str = "", experiment: str | None = None) -> list[TrackedRun]:
-    """The runs that meet a condition in MLflow's filter language, newest first, but those that cannot be read."""
+    """Readable runs that meet a condition in MLflow's filter language, newest first."""
     return search_all(store, condition, experiment)[0]
 
 
 def search_all(
     store: Store, condition: str = "", experiment: str | None = None
 ) -> tuple[list[TrackedRun], list[BrokenRun]]:
-    """The runs that `search` finds, and those that cannot be read."""
+    """Runs that `search` finds, and the broken runs, which cannot be read."""
     tell_kept(store)
     names = experiment_names(store)
     runs, broken = read_runs(store, [key for key, name in names.items() if experiment in (None, name)], condition)
@@ -230,10 +230,10 @@ def search_all(
 
 
 def condition(name: str, value: str) -> str:
-    """A condition in MLflow's filter language: a field equals this text.
+    """Condition in MLflow's filter language that a field equals a text.
 
     Raises:
-        ValueError: the language cannot say it.
+        ValueError: the language cannot express the condition.
     """
     if "'" in value and '"' in value:
         raise ValueError(f"MLflow cannot look for {value!r}, which has both kinds of quotation marks")
@@ -242,7 +242,7 @@ def condition(name: str, value: str) -> str:
 
 
 def experiment_names(store: Store) -> dict[str, str]:
-    """The experiments' names by id."""
+    """Names of the experiments by id."""
     if not store.exists:
         return {}
     with store.calls(reads=True) as client:
@@ -250,9 +250,9 @@ def experiment_names(store: Store) -> dict[str, str]:
 
 
 def settle(store: Store) -> None:
-    """First step of a command that writes: sends what the store missed, and marks runs KILLED whose process is gone.
+    """First step of a command that writes: sends unsent writes, and marks runs KILLED whose process has ended.
 
-    A process that was killed outright cannot say so itself. A server that does not answer is left alone.
+    A process that was killed outright cannot do this itself. A server that does not answer is skipped.
     """
     if not store.exists:
         return
@@ -264,7 +264,7 @@ def settle(store: Store) -> None:
 
 
 def listed(runs: list[TrackedRun]) -> str:
-    """Runs in one line, for a message."""
+    """One-line list of runs for a message."""
     texts = [f"{run.name} ({run.id[:8]}, {run.status}, {run.experiment})" for run in runs[:MOST_LISTED]]
     more = len(runs) - len(texts)
     return ", ".join(texts) + (f" and {more} more" if more else "")
@@ -289,7 +289,7 @@ def _run_of_checkpoint(path: Path, store: Store) -> TrackedRun:
 
 
 def _conditions(text: str) -> list[str]:
-    """Filters for a run by id, name and beginning of an id, the surest first."""
+    """Filters for a run by id, name and id prefix, most specific first."""
     conditions = []
     if re.fullmatch(r"[0-9a-f]{32}", text):
         conditions += [f"attributes.run_id = '{text}'", f"tags.`{OFFLINE_TAG}` = '{text}'"]

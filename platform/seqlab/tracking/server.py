@@ -1,4 +1,4 @@
-"""MLflow's own pages on the store."""
+"""MLflow's web UI on the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqlab.tracking.store import Store
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
-# Without the workers for evaluating chats, which are six processes of 400 MB.
+# Disables MLflow's job workers for chat evaluation, six processes of 400 MB each.
 UI_ENVIRONMENT = {**ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 TRAINING_PAGE = "#/experiments?workflowType=machine_learning"
@@ -27,19 +27,19 @@ COLUMNS = [
     *(f"metrics.`{name}`" for name in (*QUALITY, *COST)),
     "attributes.`Duration`",
 ]
-"""Without them the page shows no metric. Those that no run has are left out."""
+"""Columns of the run table, which otherwise shows no metrics. Columns without values are not displayed."""
 BEST_FIRST = "seqlab", {"orderByKey": "metrics.`val/loss`", "orderByAsc": True}
 SWEEPS = "seqlab-sweeps", {"orderByKey": "attributes.start_time", "orderByAsc": False}
-"""MLflow shows a sweep's fits below its run where runs are sorted by time only."""
+"""View for sweeps. MLflow shows a sweep's fits below its run only if runs are sorted by time."""
 VIEW_TAG = "mlflow.sharedViewState."
-"""MLflow keeps a shared view of an experiment's runs in such a tag; a page's address names it."""
+"""Prefix of the tag in which MLflow stores a shared view of an experiment; the page URL names the view."""
 
 
 def ui_command(store: Store, port: int) -> list[str]:
-    """The command that serves MLflow's pages on a store, to this machine only.
+    """Command that serves MLflow's web UI on a store, for this machine only.
 
     Raises:
-        ValueError: the store is a server, which has its own pages, or there is none yet.
+        ValueError: the store is a server, which has its own UI, or does not exist yet.
     """
     if store.remote:
         raise ValueError(f"the store is a server: open {store.uri} in a browser")
@@ -48,14 +48,14 @@ def ui_command(store: Store, port: int) -> list[str]:
         *(sys.executable, "-m", "mlflow", "ui"),
         *("--backend-store-uri", store.uri, "--default-artifact-root", str(store.root)),
         *("--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-        # uvicorn would look for modules in the working folder first; in the standard library's Python does so anyway.
+        # uvicorn would search the working folder for modules first; the standard library's folder is searched anyway.
         *("--uvicorn-opts", f"--log-level=warning --app-dir={shlex.quote(os.path.dirname(os.__file__))}"),
     ]
 
 
 def run_pages(store: Store) -> dict[str, str]:
-    """The pages of the experiments' runs, sorted by their validation, by the experiments' names; of one that has sweeps
-    a second one."""
+    """UI paths of the experiments' run tables, sorted by validation loss, by experiment name. An experiment with sweeps
+    has a second table."""
     pages = {}
     with store.calls() as client:
         for experiment in client.search_experiments():
@@ -74,7 +74,7 @@ def run_pages(store: Store) -> dict[str, str]:
 
 
 def check_port(port: int) -> None:
-    """Raises ValueError where MLflow, which would say so with exit code 0, cannot serve on a port of this machine."""
+    """Raises ValueError if MLflow cannot serve on this port; MLflow itself would fail with exit code 0."""
     if not 1 <= port <= 65535:
         raise ValueError(f"--port must be from 1 to 65535, got {port}")
     with socket.socket() as listener:
@@ -90,15 +90,15 @@ def _has_runs(client: MlflowClient, experiment: str, condition: str = "") -> boo
 
     try:
         return bool(client.search_runs([experiment], condition, max_results=1))
-    except MlflowException:  # the newest cannot be read
+    except MlflowException:  # the newest run is broken
         return True
 
 
 def ui(port: int) -> NoReturn:
-    """Becomes a process that serves MLflow's pages until it is interrupted.
+    """Replaces this process with MLflow's web UI, which runs until interrupted.
 
     Raises:
-        ValueError: as `ui_command`, or nothing can be served on this port.
+        ValueError: as `ui_command`, or the port cannot be used.
     """
     store = Store()
     command = ui_command(store, port)

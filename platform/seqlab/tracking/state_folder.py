@@ -1,4 +1,4 @@
-"""Folder for writes that a store has not taken yet: the user's own, never the store."""
+"""Folder for unsent writes, in the user's state folder and never in the store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from seqlab.tracking.store import Store
 
 STATE = "SEQLAB_STATE"
-"""The environment's name for another state folder."""
+"""Environment variable that overrides the state folder."""
 
 
 def unsent(store: Store) -> Path:
-    """The folder of what this machine has for a store. A store is a folder that people send each other, or a server:
-    nothing that it brings along is in here, and nothing in here goes to another store."""
+    """Folder of this machine's unsent writes for a store. Stores may be shared between people, so the folder is outside
+    the store, and each store has its own."""
     state = Path(os.environ.get(STATE) or user_state_path("seqlab", appauthor=False))
     return state / "unsent" / hashlib.sha256(f"{store.uri}\n{store.root}".encode()).hexdigest()[:16]

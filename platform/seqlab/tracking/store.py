@@ -1,4 +1,4 @@
-"""The store of runs: a SQLite file beside the artifacts, or an MLflow server."""
+"""Store of runs: a SQLite file next to the artifacts, or an MLflow server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ROOT = "mlruns"
 OFFLINE_TAG = "seqlab.offline_id"
-"""The id by which a run was known here before its server had given it one."""
+"""Tag with the local id of a run from before its server assigned one."""
 
 TEMPORARY = ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED")
 NOT_FOR_US = dict.fromkeys(
@@ -36,32 +36,32 @@ NOT_FOR_US = dict.fromkeys(
     ("BAD_REQUEST", "ENDPOINT_NOT_FOUND", "NOT_FOUND"),
     "see whether MLFLOW_TRACKING_URI is the address of an MLflow server",
 )
-"""Codes of a server that turns a request away before reading it, and what to do then."""
+"""Advice for each error code of a server that rejects a request before processing it."""
 
-MOST_SAID = 500  # characters of what a server says
+MOST_SAID = 500  # characters of a server message
 
 
 class UnreachableError(OSError):
-    """The store does not answer now, or not to us; it may later."""
+    """The store does not answer now or rejects our requests, but may accept them later."""
 
 
 class Store:
     """The store of runs.
 
-    `MLFLOW_TRACKING_URI` names the store. Without it, runs are in `<root>/mlflow.db`. Artifacts lie beside a SQLite
-    file, in `<experiment>/<run id>/artifacts`; a server keeps its own, and `<root>/<run id>/artifacts` holds what is
-    on this machine.
+    `MLFLOW_TRACKING_URI` names the store; the default is `<root>/mlflow.db`. Artifacts are stored next to a SQLite
+    file, in `<experiment>/<run id>/artifacts`. A server stores artifacts itself, and `<root>/<run id>/artifacts`
+    contains those on this machine.
 
     Args:
         root: folder of the default store, and of local files when a server is used; relative to the working folder.
 
     Attributes:
-        uri: MLflow's address of the store, absolute.
-        root: the folder, absolute.
+        uri: MLflow URI of the store, absolute.
+        root: folder of the store or of local files, absolute.
         remote: whether the store is a server.
 
     Raises:
-        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or MLflow cannot take the path.
+        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or MLflow does not support the path.
     """
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
@@ -81,17 +81,17 @@ class Store:
             )
         if self._database is not None:
             check_files(self._database, "the tracking store")
-            if not named and here.is_symlink():  # else a stranger's folder would say where is written
+            if not named and here.is_symlink():  # a folder from someone else must not redirect writes
                 raise ValueError(f"{here} is a link; where its file is your store, set MLFLOW_TRACKING_URI={self.uri}")
         if not self.remote and set("%?") & set(self.uri):
             raise ValueError(f"the tracking store cannot be {self.uri}: MLflow takes no path with % or ? in it")
 
     @contextmanager
     def calls(self, *, reads: bool = False) -> Iterator[MlflowClient]:
-        """MLflow's client for a few calls, its errors translated and its random draws hidden.
+        """Context with MLflow's client, which translates its errors and isolates its random draws.
 
         Args:
-            reads: nothing is written, and a SQLite file is left as it is, see as_it_is.py.
+            reads: read only; a SQLite file is not changed, see as_it_is.py.
 
         Raises:
             UnreachableError: the store does not answer now.
@@ -123,22 +123,22 @@ class Store:
 
     @property
     def exists(self) -> bool:
-        """True if there is anything to open: a server is taken to be there."""
+        """True if the store exists; a server is assumed to exist."""
         return self._database is None or self._database.exists()
 
     def check_exists(self) -> None:
-        """Raises ValueError where there is nothing to open."""
+        """Raises ValueError if the store does not exist."""
         if not self.exists:
             raise ValueError(f"there are no runs yet: {self.uri} does not exist; seqlab fit makes the first")
 
     @cached_property
     def client(self) -> MlflowClient:
-        """MLflow's client, the store created if it is missing; `calls` is the way to use it.
+        """MLflow's client; creates the store if it is missing. Use it through `calls`.
 
         Raises:
-            ValueError: the store was written by an MLflow of another version, or is not a store.
+            ValueError: the store was written by another version of MLflow, or is not a store.
             OSError: the file cannot be read.
-            CannotWriteError: it cannot be created.
+            CannotWriteError: the file cannot be created.
         """
         with self._opening():
             from mlflow.tracking import MlflowClient
@@ -147,17 +147,17 @@ class Store:
                 if not self._database.exists():
                     with writing(self._database):
                         _create_database(self._database)
-                self._database.open("rb").close()  # MLflow would try for 100 s
+                self._database.open("rb").close()  # fails at once; MLflow would retry for 100 s
                 check_tables_to_write(self._database)
             return MlflowClient(self.uri)
 
     @cached_property
     def _reader(self) -> MlflowClient:
-        """MLflow's client of a SQLite file that it cannot change.
+        """Read-only MLflow client of a SQLite file.
 
         Raises:
-            ValueError: as `client`, or there is no file.
-            OSError: it cannot be read.
+            ValueError: as `client`, or the file does not exist.
+            OSError: the file cannot be read.
         """
         self.check_exists()
         with self._opening():
@@ -169,7 +169,7 @@ class Store:
     @contextmanager
     def _opening(self) -> Iterator[None]:
         with aside(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of what newer libraries deprecate and MLflow uses
+            warnings.simplefilter("ignore", DeprecationWarning)  # MLflow uses deprecated functions of newer libraries
             prepare_mlflow()
             from mlflow.exceptions import MlflowException
             from sqlalchemy.exc import DatabaseError
@@ -181,10 +181,10 @@ class Store:
                 raise ValueError(f"the tracking store {self.uri} cannot be opened: {reason}") from error
 
     def experiment_id(self, name: str) -> str:
-        """The experiment of that name, created if it is missing.
+        """Id of the experiment with this name; created if missing.
 
         Raises:
-            ValueError: it was deleted, and not yet for good.
+            ValueError: the experiment was deleted but not yet purged, or is broken.
             UnreachableError: the store does not answer now.
         """
         with self.calls() as client:
@@ -198,7 +198,7 @@ class Store:
                 except MlflowException as error:
                     if error.error_code != "RESOURCE_ALREADY_EXISTS":
                         raise
-                    experiment = client.get_experiment_by_name(name)  # another process was quicker
+                    experiment = client.get_experiment_by_name(name)  # another process created it first
                     if experiment is None:
                         raise ValueError(f"experiment {name!r} of {self.uri} is broken; name another one") from error
         if experiment.lifecycle_stage != "active":
@@ -209,11 +209,11 @@ class Store:
         return str(experiment.experiment_id)
 
     def folder(self, experiment: str) -> Path | None:
-        """The folder that new runs of an experiment have theirs in, found without MLflow, which takes seconds to
-        import; None where only MLflow can tell, or refuse.
+        """Parent folder of an experiment's new runs, found without importing MLflow, which takes seconds; None where
+        MLflow is required to decide.
 
         Raises:
-            ValueError: it is outside of the store.
+            ValueError: the folder is invalid or outside the store.
         """
         if self._database is None:
             return None
@@ -242,10 +242,10 @@ class Store:
         return check_folder(location if there else beside, self.root, whose)
 
     def artifacts(self, run: Run) -> Path:
-        """The folder of a run's artifacts, or, with a server, of those that are on this machine.
+        """Folder of a run's artifacts; with a server, the folder of those on this machine.
 
         Raises:
-            ValueError: the server has an id for the run that is none, or the folder is outside of the store.
+            ValueError: the server has an invalid id for the run, or the folder is outside the store.
         """
         if self.remote:
             for run_id in (run.info.run_id, run.data.tags.get(OFFLINE_TAG, "none")):
@@ -262,17 +262,17 @@ class Store:
                 f"run {run.info.run_id} has its files in {uri[:100]!r}, no folder of its store {self.root}"
             )
         beside = self.root.joinpath(*stored.parts[-3:])
-        # MLflow stores absolute paths: they are wrong once the store has been moved or copied.
+        # MLflow stores absolute paths, which are wrong after the store has been moved or copied.
         new = beside.parents[1].exists() and not stored.exists()
         folder = stored if stored.parents[1].exists() and not beside.exists() and not new else beside
         return check_folder(folder, self.root, run.info.run_id)
 
     def files(self, run: Run) -> ArtifactRepository:
-        """Repository of a run's files. MLflow's client would ask a server for their address again, and trust the second
-        answer.
+        """MLflow's artifact repository of a run. MLflow's client would request the address again from the server and
+        use it unchecked.
 
         Raises:
-            ValueError: they are neither in the store nor behind its server, and the user has not allowed that.
+            ValueError: the files are neither in the store nor behind its server, and the user has not allowed that.
         """
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
@@ -284,7 +284,7 @@ class Store:
 
 
 def _code_of_status(error: Exception) -> str | None:
-    """MLflow's code for the status of a request for a file, which has no other."""
+    """MLflow's error code for the HTTP status of a file request, which has no error code itself."""
     from mlflow.exceptions import HTTP_STATUS_TO_ERROR_CODE
 
     response = getattr(error, "response", None)
@@ -292,7 +292,7 @@ def _code_of_status(error: Exception) -> str | None:
 
 
 def _create_database(path: Path) -> None:
-    """Creates an empty store, whole or not at all: MLflow's migrations fail when two processes run them at once."""
+    """Creates an empty store atomically, because MLflow's migrations fail when two processes run them at once."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -309,5 +309,5 @@ def _create_database(path: Path) -> None:
 
 
 def _folder_name(experiment: str) -> str:
-    """At most 200 characters: a folder's name has 255 at most, and runs' own folders are below it."""
+    """Folder name of an experiment, at most 200 characters; file systems allow 255."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", experiment).strip("-")[:200] or "experiment"

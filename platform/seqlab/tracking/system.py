@@ -1,4 +1,4 @@
-"""Use of the machine, sampled on the training thread: MLflow's own sampling thread would write to the store itself."""
+"""System metrics, sampled on the training thread, because MLflow's sampling thread would write to the store itself."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class SystemMetrics:
         self._monitors = [kind() for kind in kinds]
         with suppress(ImportError, RuntimeError):
             self._monitors.append(GPUMonitor())  # type: ignore[no-untyped-call]
-        psutil.cpu_percent()  # the first call has nothing to compare with, and says 0
+        psutil.cpu_percent()  # the first call has no reference and returns 0
         self._sampled_at = time.monotonic()
 
     def sample(self) -> dict[str, float]:
-        """The metrics by MLflow's names, or nothing if the last sample is not 10 s old."""
+        """Metrics by MLflow's names; empty if the last sample is less than 10 s old."""
         if time.monotonic() - self._sampled_at < SECONDS:
             return {}
         self._sampled_at = time.monotonic()
@@ -46,7 +46,7 @@ class SystemMetrics:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """The most memory held so far, in 10^6 bytes: of tensors on a GPU, of the process otherwise."""
+    """Peak memory so far in 10^6 bytes: allocated tensors on a GPU, otherwise resident memory of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
     if sys.platform == "win32":

@@ -1,6 +1,6 @@
-"""The writes of a run, as JSON objects `{"op": ...}`, and how each is sent to MLflow.
+"""Writes of a run, as JSON objects `{"op": ...}`, and their delivery to MLflow.
 
-Sending a write twice does no harm: points that are already there are left out, everything else is overwritten.
+Sending a write twice is harmless: points already stored are skipped, and everything else is overwritten.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ CHANGED_TAG = "seqlab.changed_params"
 DATASET_TAG = "dataset"
 SCORED_TAG = "task.scored_as"
 EVALUATED_TAG = "{}.data"
-"""Tag of `test` and `validate`: the data that the run was last evaluated on."""
+"""Tag of `test` and `validate` with the data that the run was last evaluated on."""
 FAILURE_TAG = "failure"
 MATCHED_TAG, COSTS_TAG = "matched", "matched.costs"
-"""Tags of a fit that `--match` has sized: its budget; what was matched and what is not."""
+"""Tags of a fit sized by `--match`: its budget, and the costs that were and were not matched."""
 MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
 UPLOAD_SECONDS = 600
 
@@ -41,11 +41,11 @@ class Sender:
     """Sends the writes of one run.
 
     Args:
-        store: where to.
-        run_id: the run; for one that could not be created at once, the id that it was given on this machine.
+        store: store to send to.
+        run_id: id of the run, or its local id if it could not be created at once.
 
     Attributes:
-        stored_id: the run's id in the store; None while it is not known.
+        stored_id: id of the run in the store; None = not known yet.
     """
 
     def __init__(self, store: Store, run_id: str) -> None:
@@ -59,8 +59,8 @@ class Sender:
 
         Raises:
             UnreachableError: the store does not answer now.
-            ValueError: it cannot create the run.
-            MlflowException: it refuses.
+            ValueError: the run cannot be created.
+            MlflowException: the store refuses the write.
         """
         with self.store.calls() as client:
             if self.stored_id is None and (self.store.remote or write["op"] == "create"):
@@ -94,15 +94,15 @@ class Sender:
                     client.set_terminated(run_id, write["status"], write["time"])
 
     def _upload(self, client: MlflowClient, run_id: str, source: Path, folder: str) -> None:
-        """Uploads a file of the run's own folder on this machine.
+        """Uploads a file from the run's local folder.
 
         Raises:
-            ValueError: it is another file, or would go elsewhere than to the server.
+            ValueError: the file is outside the run's folder, or would not be uploaded to the server itself.
         """
         if not source.exists():
             log.warning("%s is gone and is not uploaded to run %s", source, run_id)
             return
-        run = client.get_run(run_id)  # the server answers: now it may take its time
+        run = client.get_run(run_id)  # the server answers, so a longer timeout is safe below
         files = self.store.files(run)
         own = (self.store.artifacts(run), self.store.root / self.run_id / "artifacts")
         if not any(source.resolve().is_relative_to(place.resolve()) for place in own):
@@ -120,7 +120,7 @@ class Sender:
         last_steps = self._last_steps
         new: list[Point] = []
         for key, value, milliseconds, step in points:
-            # A resumed run repeats steps, exactly: what is stored stays.
+            # A resumed run repeats steps exactly, so stored points are kept.
             if step > last_steps.get(key, -1):
                 last_steps[key] = step
                 new.append((key, value, milliseconds, step))
@@ -132,7 +132,7 @@ class Sender:
 
 
 def dataset_of(description: dict[str, Any]) -> dict[str, str]:
-    """A datamodule's description of its data, as an MLflow dataset."""
+    """Data module's description of its data, as an MLflow dataset."""
     return {
         "name": str(description.get("name", "data")),
         "digest": str(description.get("digest", ""))[:MAX_DIGEST_LENGTH],
@@ -143,13 +143,13 @@ def dataset_of(description: dict[str, Any]) -> dict[str, str]:
 
 
 def dataset_tag(description: dict[str, Any]) -> str:
-    """The data's name and the beginning of its digest."""
+    """Name of the data and the beginning of its digest."""
     dataset = dataset_of(description)
     return f"{dataset['name']} {dataset['digest'][:12]}"
 
 
 def _known_run(store: Store, client: MlflowClient, run_id: str) -> str | None:
-    """The id in the store of a run that got its first id on this machine; None if it was not created yet."""
+    """Id in the store of a run with a local id; None if it has not been created yet."""
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     name = f"tags.`{OFFLINE_TAG}`" if store.remote else "attributes.run_id"
     runs = client.search_runs(experiments, f"{name} = '{run_id}'", max_results=1)
@@ -158,7 +158,7 @@ def _known_run(store: Store, client: MlflowClient, run_id: str) -> str | None:
 
 @contextmanager
 def _id_of_ours(store: Store, run_id: str) -> Iterator[None]:
-    """A run that is created in a SQLite file gets this id, which its folder has; a server draws its own."""
+    """Forces the id of a run created in a SQLite file, to match its folder; a server assigns its own id."""
     if store.remote:
         yield
         return
@@ -183,7 +183,7 @@ def _log_metrics(client: MlflowClient, run_id: str, points: list[Point]) -> None
 
 
 def _send_params(client: MlflowClient, run_id: str, params: dict[str, str]) -> None:
-    """Parameters cannot be changed in MLflow: what a resumed run changed becomes a tag."""
+    """Sends new parameters. MLflow parameters are immutable, so changes in a resumed run are recorded in a tag."""
     from mlflow.entities import Param
 
     stored = client.get_run(run_id).data.params
@@ -215,7 +215,7 @@ def _send_dataset(client: MlflowClient, run_id: str, dataset: dict[str, str], co
 
 @contextmanager
 def answer_timeout(seconds: int) -> Iterator[None]:
-    """Lets a server take its time: with files, where it is known to answer, and where nobody waits."""
+    """Sets the request timeout in seconds, for file transfers and background requests that may take longer."""
     name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
     before = os.environ[name]
     os.environ[name] = str(seconds)

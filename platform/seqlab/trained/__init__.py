@@ -1,1 +1,1 @@
-"""Models that are trained: read from a run, given to a fit to begin with, imported."""
+"""Trained models: loaded from a run, used to initialise a fit, or imported."""

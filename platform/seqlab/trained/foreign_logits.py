@@ -1,4 +1,4 @@
-"""The logits that Hugging Face `transformers` computes of a checkpoint folder, to compare ours with."""
+"""Reference logits of Hugging Face `transformers` for a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 LIMIT = 1e-4
-"""Limit of a difference's RMS over the logits': a hundred times float32's rounding, a thousandth of another model's."""
+"""Relative RMS tolerance: a hundred times float32 rounding, a thousandth of the difference to another model."""
 LENGTH = 128
 
 
 class ForeignLogits(NamedTuple):
-    """Random tokens (1, T), and logits (1, T, V) of them."""
+    """Random tokens (1, T), and their logits (1, T, V)."""
 
     folder: Path
     tokens: Tensor
@@ -23,10 +23,10 @@ class ForeignLogits(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path, *, vocab_size: int, seq_len: int) -> Self | None:
-        """The logits of a checkpoint folder; None where transformers is not installed.
+        """Computes the logits of a checkpoint folder; None if transformers is not installed.
 
         Raises:
-            ValueError: it does not load the folder.
+            ValueError: transformers cannot load or run the folder.
         """
         try:
             transformers: Any = importlib.import_module("transformers")
@@ -47,10 +47,10 @@ class ForeignLogits(NamedTuple):
         return cls(folder, tokens, logits)
 
     def check(self, model: nn.Module) -> float:
-        """Error of the model's logits against these: the RMS of the difference over theirs.
+        """Relative error of a model's logits: the RMS of the difference divided by the RMS of these logits.
 
         Raises:
-            ValueError: they differ by more than rounding.
+            ValueError: the error is not below `LIMIT`.
         """
         with torch.inference_mode():
             difference = model(self.tokens)[0] - self.logits

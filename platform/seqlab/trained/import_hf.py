@@ -1,4 +1,4 @@
-"""A checkpoint of Hugging Face `transformers` as a finished run, which every verb takes."""
+"""Import of a Hugging Face `transformers` checkpoint as a finished run, for use with every verb."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from seqlab.trained.foreign_logits import ForeignLogits
 
 
 class Imported(NamedTuple):
-    """A run that was made.
+    """An imported run.
 
     Attributes:
-        run_name: its name.
-        config: the file of its config, for a fit that begins with it.
-        has_tokenizer: whether it reads text; else it reads ids.
-        difference: of its logits from those of transformers, RMS over RMS; None where transformers is not installed.
+        run_name: name of the run.
+        config: config file of the run, for a fit that starts from it.
+        has_tokenizer: whether the model reads text; otherwise it reads ids.
+        difference: relative RMS difference from the logits of transformers; None = transformers is not installed.
     """
 
     run_name: str
@@ -31,10 +31,10 @@ class Imported(NamedTuple):
 
 
 def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Imported:
-    """Makes a run of a checkpoint folder: `config.json`, safetensors and, of a model that reads text, `tokenizer.json`.
+    """Creates a run from a checkpoint folder with `config.json`, safetensors and, to read text, `tokenizer.json`.
 
     Raises:
-        ValueError: what is missing in the folder, or not ours to compute, or computed otherwise. Then no run is made.
+        ValueError: a file is missing, the model is not supported, or its logits differ. No run is created then.
     """
     check_experiment(experiment)
     pretrained = read_pretrained(folder)
@@ -49,7 +49,7 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
         options = {"seq_len": pretrained.seq_len, "tokenizer": stored_with_run}
         config["data"] = {"class_path": "seqlab_data.TextDataModule", "init_args": options}
     told = {"vocab_size": pretrained.vocab_size, "seq_len": pretrained.seq_len}
-    # Before there is a model of ours: one of the two is in memory.
+    # Before our model is built, so that only one of the two models is in memory.
     foreign = ForeignLogits.of(folder, **told)
     task, _ = build(config, told)
     task.model.load_state_dict(pretrained.weights)
@@ -74,7 +74,7 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
 
 
 def _tokenizer(folder: Path, pretrained: Pretrained, special: SpecialIds) -> Any:
-    """The folder's tokenizer."""
+    """Tokenizer of the folder."""
     from seqlab_data.tokenizers import PretrainedTokenizer
 
     try:

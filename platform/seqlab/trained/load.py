@@ -1,4 +1,4 @@
-"""A run's model, tokenizer and data module, rebuilt from the run alone."""
+"""Model, tokenizer and data module of a run, rebuilt from the run alone."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ STORED: dict[str, Any] = {
     "tokenizer": OPTIONAL_DICT,
     "source_tokenizer": OPTIONAL_DICT,
 }
-"""Entries that `Checkpoints` stores, and their types."""
+"""Entries stored by `Checkpoints`, with their types."""
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A trained run, loaded.
+    """A loaded, trained run.
 
     Attributes:
-        run_id: the MLflow run; None for a checkpoint of an untracked fit.
-        commit: the git commit it was trained at, if known.
-        config: its resolved configuration.
-        task: the LightningModule around the model, in eval mode.
-        model: the trained model.
-        tokenizer: its tokenizer; of two, the target's. None where it has none.
-        source_tokenizer: the source's, where it is another.
-        labels: the names of the classes; none where there are none.
-        stop_ids: the tokens that end what an imported model writes; None = those of its tokenizer.
-        datamodule: its data module, whose text is read only when it is used; None of an imported model of ids.
+        run_id: id of the MLflow run; None = checkpoint of an untracked fit.
+        commit: git commit at which the model was trained; None = unknown.
+        config: resolved configuration.
+        task: LightningModule around the model, in eval mode.
+        model: trained model.
+        tokenizer: tokenizer, of the target if there are two; None = the model has none.
+        source_tokenizer: tokenizer of the source, if it differs from the target's; else None.
+        labels: class names; empty = none.
+        stop_ids: stop tokens of an imported model; None = the tokenizer's.
+        datamodule: data module, which reads its data only when used; None = an imported model that reads ids.
     """
 
     run_id: str | None
@@ -69,11 +69,11 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
     """Rebuilds a run from its best checkpoint, or from the checkpoint whose path is given.
 
     Args:
-        run: an id, a unique prefix of one, a run name or a checkpoint path.
+        run: run id, unique id prefix, run name or checkpoint path.
         trust: modules outside seqlab, torch and lightning that the stored config may import.
 
     Raises:
-        ValueError: no such run, a run without a checkpoint, or a class path that nobody vouched for.
+        ValueError: the run does not exist, has no checkpoint, or its config names a class that is not trusted.
     """
     from seqlab_data.tokenizers import tokenizer_from_dict
 
@@ -105,7 +105,7 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
 
 
 def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], Path]:
-    """The entry that seqlab stored in a run's best checkpoint, or in the checkpoint whose path is given, and that path.
+    """seqlab's entry in a run's best checkpoint, or in the checkpoint given by path, and the path of the checkpoint.
 
     Raises:
         ValueError: as `load_run`.
@@ -115,13 +115,13 @@ def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], 
 
 
 def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:
-    """The entry that seqlab stored in a checkpoint, if it is whole, imports only what is allowed, and its weights fit.
+    """seqlab's entry in a checkpoint. It must be complete, import only trusted code, and fit the weights.
 
     Args:
-        config: the config that is to be read instead of the checkpoint's own.
+        config: config to use instead of the stored one; None = the stored one.
 
     Raises:
-        ValueError: the message says what is wrong.
+        ValueError: a check failed; the message says which.
     """
     stored = checkpoint.get("seqlab")
     if not isinstance(stored, dict):
@@ -152,7 +152,7 @@ def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], c
 
 @contextmanager
 def _saying(path: Path) -> Iterator[None]:
-    """Raises any error in reading a checkpoint as a ValueError that names it."""
+    """Converts any error in reading a checkpoint into a ValueError that names it."""
     try:
         yield
     except Exception as error:
@@ -166,7 +166,7 @@ def _shown(value: Any) -> str:
 
 
 def checkpoint_of(run: str) -> tuple[Path, str | None]:
-    """A run's checkpoint, and the commit it was trained at, where that is known."""
+    """Checkpoint of a run, and the commit at which it was trained, or None if unknown."""
     if os.path.isfile(run):
         return Path(run), None
     tracked = find_run(run)

@@ -1,4 +1,4 @@
-"""The vocabulary that a checkpoint was trained with, which its data must have: its embeddings fit no other."""
+"""Check that data have the vocabulary with which a checkpoint was trained, as its embeddings require."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MOST_SHOWN = 5
 
 
 def check_vocabulary(stored: Mapping[str, Any], datamodule: Any) -> None:
-    """Compares what a checkpoint's `seqlab` entry says of its data with the data that a fit is to go on with.
+    """Compares the data described in a checkpoint's `seqlab` entry with the data of the fit that continues.
 
     Raises:
-        ValueError: a vocabulary, the labels or a size that the model was built with has changed; the message says how.
+        ValueError: a vocabulary, the labels or a size used to build the model has changed; the message says how.
     """
     from seqlab_data.tokenizers import tokenizer_from_dict
 
@@ -40,12 +40,12 @@ def check_vocabulary(stored: Mapping[str, Any], datamodule: Any) -> None:
 
 
 def with_stored_tokenizers(config: dict[str, Any], stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A config whose data are read by the tokenizers of a checkpoint, whatever the text that they have now.
+    """Config whose data module uses the tokenizers of a checkpoint instead of building them from its text.
 
     Args:
-        config: with all options of its data module, as runs store it.
-        stored: the checkpoint's `seqlab` entry.
-        folder: where the tokenizers are written, to be read from.
+        config: stored config of a run, with all options of its data module.
+        stored: `seqlab` entry of the checkpoint.
+        folder: folder to which the tokenizers are written.
     """
     data = config["data"]
     kept: dict[str, Any] = {}
@@ -61,14 +61,14 @@ def with_stored_tokenizers(config: dict[str, Any], stored: Mapping[str, Any], fo
 
 
 def give_path(tokenizer: Any, checkpoint: Path) -> None:
-    """Gives a `StoredTokenizer` without a path, as a config has it, the tokenizer of a checkpoint's run."""
+    """Points a `StoredTokenizer` without a path, in a config, to the tokenizer of the checkpoint's run."""
     named = str(tokenizer.get("class_path")) if hasattr(tokenizer, "get") else ""
     if named.rpartition(".")[2] == "StoredTokenizer" and not tokenizer.get("init_args", {}).get("path"):
         tokenizer["init_args"] = {"path": str(checkpoint.parent.parent / "tokenizer.json")}
 
 
 def _difference(what: str, then: Sequence[str], now: Sequence[str]) -> str:
-    """The difference between two lists in words, empty where there is none."""
+    """Description of the difference between two lists; empty if they are equal."""
     if list(then) == list(now):
         return ""
     news, gone = ([entry for entry in ours if entry not in set(others)] for ours, others in ((now, then), (then, now)))

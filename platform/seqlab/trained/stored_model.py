@@ -1,4 +1,4 @@
-"""A stored model is made only if the checkpoint's weights fit it: first without memory, and no further than they go."""
+"""Check that a checkpoint's weights fit its config, by first building the model without allocating memory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from torch.utils._pytree import tree_leaves
 from seqlab.config.configs import build_task
 
 LARGEST_CONSTANT = 1 << 26
-"""Numbers of a tensor that is no weight, such as a table of positions."""
+"""Maximum number of elements of a tensor that is not a weight, such as a position table."""
 
 
 def check_fits(config: dict[str, Any], told: dict[str, int], weights: Mapping[str, Tensor]) -> None:
-    """Refuses weights that are not those of a stored config's model, before memory or minutes are spent on it.
+    """Checks that weights belong to the model of a stored config, before memory or time is spent on it.
 
     Args:
-        config, told: as `build_task` takes them.
-        weights: the task's state by name.
+        config, told: arguments of `build_task`.
+        weights: state dict of the task.
 
     Raises:
-        ValueError: a weight is missing, has another shape or kind, or belongs to none; or the config names no model.
+        ValueError: a weight is missing, unexpected, or of another shape or kind; or the config has no valid model.
     """
     with made_without_memory(weights):
         task = build_task(config, told)
@@ -35,10 +35,10 @@ def check_fits(config: dict[str, Any], told: dict[str, int], weights: Mapping[st
 
 
 def check_same(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Refuses weights that are not of these names, shapes and kinds.
+    """Checks that weights have the names, shapes and kinds of `own`.
 
     Raises:
-        ValueError: as of `check_fits`.
+        ValueError: as `check_fits`.
     """
     for name in {**own, **weights}:
         expected, found = own.get(name), weights.get(name)
@@ -55,10 +55,10 @@ def check_same(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None
 
 
 def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The task's weights by name.
+    """Weights of the task by name.
 
     Raises:
-        ValueError: there are none, or some are no tensors.
+        ValueError: the checkpoint has no weights, or some are not tensors.
     """
     weights = checkpoint.get("state_dict")
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
@@ -68,10 +68,10 @@ def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
 
 @contextmanager
 def made_without_memory(weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """Within it modules are made on the meta device, and no more and no larger ones than weights can fill.
+    """Context in which modules are created on the meta device, limited in number and size by the given weights.
 
     Raises:
-        ValueError: a config asks for more.
+        ValueError: a config exceeds the limits.
     """
     largest = max((weight.numel() for weight in weights.values()), default=0)
     left = {"parameters": 2 * len(weights) + 100, "modules": 50 * len(weights) + 1000}
@@ -104,7 +104,7 @@ def made_without_memory(weights: Mapping[str, Tensor]) -> Iterator[None]:
 
 
 class _NoneLarger(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses every tensor of more numbers, and to permute more, which would have memory whatever the device is."""
+    """Refuses tensors with more than `most` elements. randperm is checked before it runs, as it always uses memory."""
 
     def __init__(self, most: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""A run as a `TextModel`: texts in, texts out."""
+"""A run as a `TextModel`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from seqlab.trained.load import load_run
 
 
 def open_text_model(run: str, *, trust: Sequence[str] = ()) -> TextModel:
-    """The text model of a run, from its best checkpoint. One of ids that stand for no text is of texts that are ids.
+    """Opens a run's best checkpoint as a text model. If a language model has no tokenizer, its texts are written ids.
 
     Args:
-        run, trust: as `load_run` takes them.
+        run, trust: arguments of `load_run`.
 
     Raises:
-        ValueError: as `load_run`, or the run's model reads no texts, or neither writes nor names classes.
+        ValueError: as `load_run`, or the run's model does not read texts, or neither generates nor classifies.
     """
     loaded = load_run(run, trust=trust)
     model, tokenizer = loaded.model, loaded.tokenizer
@@ -41,6 +41,6 @@ def open_text_model(run: str, *, trust: Sequence[str] = ()) -> TextModel:
 
 @torch.inference_mode()
 def _probabilities(model: Any, row: list[int]) -> NDArray[Any]:
-    """Probabilities of the classes, (C,), or of each token's, (T, C)."""
+    """Class probabilities of the text, (C,), or of each token, (T, C)."""
     found: NDArray[Any] = model(torch.tensor([row])).softmax(dim=-1)[0].numpy()
     return found

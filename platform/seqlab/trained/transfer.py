@@ -1,4 +1,4 @@
-"""Beginning with what another run has learned: all of its weights, or those of its encoder."""
+"""Initialisation from another run: all of its weights, or the weights of its encoder."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ EMBEDDING = "embedding.weight"
 
 
 def begin_with(task: L.LightningModule, run: str) -> None:
-    """Gives a task the weights of a run.
+    """Initialises a task with the weights of a run.
 
     Raises:
-        ValueError: no such run, or another model's.
+        ValueError: the run does not exist, or its model differs.
     """
     _load("--init_from", run, task, _weights("--init_from", run))
 
 
 def begin_encoder_with(task: Any, run: str, *, freeze: bool) -> None:
-    """Gives the encoder of a task's model the weights of a run's encoder. Tokens that only that run's model has, such
-    as the mask, are left out.
+    """Initialises the encoder of a task's model with the encoder of a run. Extra embeddings at the end of the run's
+    vocabulary, such as the mask token, are dropped.
 
     Args:
-        freeze: whether the encoder is not trained further.
+        freeze: whether to freeze the encoder.
 
     Raises:
-        ValueError: no such run, a model without an encoder, or encoders that differ.
+        ValueError: the run does not exist, a model has no encoder, or the encoders differ.
     """
     if not hasattr(task.model, "encoder"):
         raise ValueError(f"--encoder_from {run}: this model, {type(task.model).__name__}, has no encoder")

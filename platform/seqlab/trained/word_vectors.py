@@ -1,4 +1,4 @@
-"""Beginning with word vectors that another program has trained.
+"""Initialisation with pretrained word vectors.
 
 D d_model.
 """
@@ -19,16 +19,16 @@ from seqlab.nn import ScaledEmbedding
 
 
 def begin_words_with(task: Any, data: Any, path: str) -> str:
-    """Gives the words of a data module's tokenizer the vectors that a file has for them, where the model embeds its
-    input, which is the source of a pair. The other tokens keep theirs. A `ScaledEmbedding` is given them scaled down,
-    so that what it embeds a word as is the file's vector.
+    """Initialises the model's input embedding, of the source for pairs, with the vectors in a file for the words of the
+    data module's tokenizer. Other tokens keep their embeddings. For a `ScaledEmbedding` the vectors are scaled down, so
+    that its output is the file's vector.
 
     Returns:
-        How many words the file has, in one sentence.
+        One sentence with the number of words found in the file.
 
     Raises:
-        ValueError: a model without an embedding of tokens, data whose tokens are no words, or what is wrong with the
-            file, as of `read_word_vectors`.
+        ValueError: the model has no token embedding, the tokens are not words, or the file is invalid as in
+            `read_word_vectors`.
     """
     from seqlab_data.tokenizers import WordTokenizer
 
@@ -54,17 +54,18 @@ def begin_words_with(task: Any, data: Any, path: str) -> str:
 
 
 def read_word_vectors(path: str, words: Container[str], dim: int) -> dict[str, NDArray[np.float64]]:
-    """The vectors (D,) of these words: the first of each that a text file has.
+    """Reads the vectors (D,) of the given words from a text file; the first vector of each word counts.
 
     Args:
-        path: a file of lines `word number ... number`, as GloVe writes it (Pennington et al. 2014), or with a first
-            line `count dim`, as word2vec does (Mikolov et al. 2013). A line's last D fields are its numbers, since some
-            files have words with spaces in them; no word of a tokenizer has.
-        dim: D.
+        path: file with lines `word number ... number`, as in GloVe (Pennington et al. 2014), optionally with a first
+            line `count dim`, as in word2vec (Mikolov et al. 2013). The last D fields of a line are the vector, because
+            some files contain words with spaces; tokenizer words never do.
+        words: words to read.
+        dim: vector size D.
 
     Raises:
-        ValueError: there is no such file; a line is not UTF-8, has another number of numbers, or has a vector of one of
-            these words that is not of finite numbers; or there are fewer vectors than the first line says, or none.
+        ValueError: the file does not exist; a line is not UTF-8, has a wrong number of numbers, or has a vector of a
+            given word that is not finite; or there are fewer vectors than the first line announces, or none.
     """
     from seqlab_data.reading import UTF_8, lines_of, read_chunks, read_text
 
@@ -106,6 +107,6 @@ def _vector(place: str, numbers: list[str]) -> NDArray[np.float64]:
 
 def _is_number(text: str) -> bool:
     try:
-        return text.isascii() and "_" not in text and math.isfinite(float(text))  # to Python 1_0 is ten
+        return text.isascii() and "_" not in text and math.isfinite(float(text))  # Python would read 1_0 as ten
     except ValueError:
         return False

@@ -1,1 +1,1 @@
-"""Parts of studies that several of them measure with."""
+"""Measurement code shared by several studies."""

@@ -1,4 +1,4 @@
-"""A made-up parallel text that studies fit on: the target is the source again, word by word."""
+"""A synthetic parallel text for studies: the target is a copy of the source, word by word."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from seqlab.trained.load import LoadedRun
 
 WORDS = "abcdefghijklmnop"
 HELD_OUT = 1000
-"""First seed of the text that is measured."""
+"""First seed of the held-out text used for measurements."""
 
 
 @dataclass(frozen=True)
 class Copying:
-    """Sentences of words that are drawn independently of each other.
+    """Sentences of independently drawn words.
 
     Attributes:
-        shortest, longest: words of a sentence in training; all lengths are equally likely.
-        count: training sentences.
-        steps: of a fit.
-        max_tokens: of a batch.
-        furthest: the longest sentence that is ever written.
+        shortest, longest: minimum and maximum length of a training sentence, in words; all lengths are equally likely.
+        count: number of training sentences.
+        steps: number of optimiser steps of a fit.
+        max_tokens: maximum number of tokens in a padded batch.
+        furthest: maximum length of any generated sentence, in words.
     """
 
     shortest: int
@@ -40,7 +40,7 @@ class Copying:
     furthest: int
 
     def flags(self) -> tuple[str, ...]:
-        """Options of a fit on this text, which is written if it does not exist."""
+        """Command-line options of a fit on this text; writes the text if it does not exist."""
         train, val = (self._file(name, count) for name, count in (("train", self.count), ("val", 100)))
         return (
             *(f"--data.train={train}", f"--data.val={val}", f"--data.max_len={self.furthest + 8}"),
@@ -59,7 +59,7 @@ class Copying:
 
 
 def sentences(lengths: Sequence[int], count: int, seed: int) -> list[str]:
-    """Random sentences, `count` in all, of equally likely lengths."""
+    """`count` random sentences of equally likely lengths."""
     from seqlab_data.generated import Draw
 
     draws = (Draw(seed, index) for index in range(count))

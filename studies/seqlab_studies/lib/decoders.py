@@ -36,7 +36,7 @@ RECURRENCES: dict[str, Callable[..., Mixer]] = {
 
 @cache
 def decoders_of(width: int, device: Literal["cpu", "cuda"], exported: bool) -> dict[tuple[str, str], Any]:
-    """Decoders by model and runtime, with random weights and the size of attention of a width. Made once."""
+    """Decoders by model and runtime, with random weights and as many parameters as attention of this width. Cached."""
 
     def model(make: Callable[..., Mixer], wide: int) -> Any:
         return DecoderLM(VOCAB, USUAL, d_model=wide, num_layers=LAYERS, mixer=make, positions=NoPositions)

@@ -1,4 +1,4 @@
-"""Gradients back in time through recurrences that saturate, and their figures."""
+"""Gradients through time in saturating recurrences, and their figures."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 BATCH, LENGTH, WIDTH, BACK = 4, 128, 64, 100
 NOTHING = 1e-40
-"""Smallest gradient: none at all counts as this."""
+"""Smallest gradient; smaller ones, including 0, count as this."""
 BIASES = "RNN saturated by biases"
 SAVED = f"{BIASES}, slopes 1"
 
 
 def orthogonal(gain: float = 1.0, bias: float = 0.0) -> RNN:
-    """An RNN with an orthogonal recurrent matrix, times a gain. Biases are plus or minus `bias`, and an input of size 1
-    gives numbers of size 1."""
+    """An RNN with an orthogonal input matrix, and an orthogonal recurrent matrix times a gain. Biases are plus or minus
+    `bias`."""
     model = RNN(WIDTH).double()
     with torch.no_grad():
         weight_ih, weight_hh, bias_ih, bias_hh = model.weights()[0][0]
@@ -38,7 +38,7 @@ def orthogonal(gain: float = 1.0, bias: float = 0.0) -> RNN:
 
 
 def lifted(model: FusedRecurrence, x: Tensor, least: float = HIGH) -> Tensor:
-    """The outputs (B, T, D) of an RNN with tanh over x (B, T, D), where the slope of a tanh beyond `least` is 1."""
+    """The outputs (B, T, D) of a tanh RNN over x (B, T, D), with a gradient of 1 where a tanh is beyond `least`."""
     ((weight_ih, weight_hh, bias_ih, bias_hh),) = model.weights()[0]
     h, outputs = x.new_zeros(len(x), weight_hh.shape[1]), []
     for of_x in F.linear(x, weight_ih, bias_ih).unbind(1):
@@ -54,7 +54,7 @@ def logarithm(ratio: Tensor) -> float:
 
 
 def gradient_lines(rows: list[dict[str, Any]], color: Any, dash: Any) -> Any:
-    """Lines of `gradient` over `back`, one for each seed, told apart by a colour and a dash of Altair."""
+    """Lines of `gradient` over `back`, one per seed, with the Altair encodings `color` and `dash`."""
     import altair as alt
 
     logarithmic = alt.Scale(type="log", domain=[1e-30, 1e3], clamp=True)
@@ -65,7 +65,7 @@ def gradient_lines(rows: list[dict[str, Any]], color: Any, dash: Any) -> Any:
 
 
 def with_gradients(rows: list[dict[str, Any]], lines: Any, names: list[str]) -> TopLevelMixin:
-    """Gradient lines, and below them the gradient of each `model` at one number of steps back."""
+    """Gradient lines, and below them the gradient of each `model` at a selected number of steps back."""
     import altair as alt
 
     value = alt.X("gradient:Q", title="gradient", scale=alt.Scale(type="log"), axis=alt.Axis(format="~e", tickCount=4))

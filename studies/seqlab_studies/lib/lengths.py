@@ -1,4 +1,4 @@
-"""Accuracy of a model on questions of each single length."""
+"""Accuracy of a model by question length."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from seqlab.study.study import Points
 from seqlab.tracking.runs import TrackedRun
 
 EXAMPLES = 200
-"""Questions tested at each length."""
+"""Number of questions tested at each length."""
 TRAINED = 6
 LONGEST = 2 * TRAINED
-"""Lengths of strings that are copied or reversed: the longest in training, and the longest that is tested."""
+"""Maximum length of strings to copy or reverse, in training (`TRAINED`) and in tests (`LONGEST`)."""
 COPIED, OF_ANOTHER, ORACLE = "RoPE", "RoPE, of another string", "the string itself"
 
 
 def reach(share: Sequence[float], trained: int) -> float:
-    """The last of the lengths 1, 2, ... before the first whose share is below a half, over the longest in training."""
+    """Largest length before the first whose share is below one half, relative to the maximum training length."""
     first = next((length for length, whole in enumerate(share, start=1) if whole < 0.5), len(share) + 1)
     return (first - 1) / trained
 
@@ -28,11 +28,11 @@ def reach(share: Sequence[float], trained: int) -> float:
 def of_all(
     runs: Mapping[str, TrackedRun], seed: int, longest: int, known: str, of_another: str, oracle: str
 ) -> tuple[dict[str, list[float]], Points]:
-    """The shares by length of each run, and rows of them for figures.
+    """Shares by length of each run, and the same values as rows for figures.
 
     Args:
-        known: the run that is also asked another question.
-        of_another, oracle: the names of that result, and of one that is right at any length.
+        known: name of the run that is also tested with other questions.
+        of_another, oracle: names of that result, and of an oracle that is correct at any length.
     """
     shares = {name: by_length(run, seed, longest) for name, run in runs.items()}
     shares[of_another] = by_length(runs[known], seed, longest, of_another=True)
@@ -47,8 +47,8 @@ def of_all(
 
 @torch.inference_mode()
 def by_length(run: TrackedRun, seed: int, longest: int, *, of_another: bool = False) -> list[float]:
-    """Share of answers that come out whole at each length to the longest, given the answer so far; or, to see that the
-    model reads, given another question."""
+    """Share of fully correct answers at each length up to `longest`, with teacher forcing. With `of_another`, the model
+    gets another question, to test that it reads the question."""
     from seqlab.batch import IGNORE
     from seqlab.trained.load import load_run
     from seqlab_data.synthetic import Draw
@@ -67,7 +67,7 @@ def by_length(run: TrackedRun, seed: int, longest: int, *, of_another: bool = Fa
 
 
 def whole(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
-    """(B,): True where every target (B, T) that counts is the likeliest after tokens (B, T)."""
+    """(B,): True if every target (B, T) that is not ignored is the most likely token after tokens (B, T)."""
     from seqlab.batch import IGNORE
 
     best = model(tokens)[0].argmax(-1)

@@ -1,4 +1,4 @@
-"""Effect of word order on a model, relative to that of other words."""
+"""Effect of word order on a model's outputs, relative to the effect of changing the words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECURRENCES = {
 
 
 def effects() -> Iterator[tuple[str, float]]:
-    """Effect of order in each case, relative to that of other words."""
+    """Effect of word order for each model, relative to the effect of changing the words."""
     both_ways = partial(Attention, pattern=Bidirectional)
     yield BAG, at_last(lambda tokens: nn.functional.one_hot(tokens, VOCAB).double().mean(1, keepdim=True))
     for depth in DEPTHS:
@@ -60,14 +60,14 @@ def effects() -> Iterator[tuple[str, float]]:
 
 
 def of_trained(runs: Mapping[str, TrackedRun]) -> Iterator[tuple[str, float]]:
-    """The same for trained models, by the arm's name."""
+    """Relative effect of word order for trained models, by arm."""
     for name, run in runs.items():
         loaded = load_run(run.id)
         yield name, at_last(partial(features, loaded.model.double()), loaded.tokenizer.vocab_size)
 
 
 def features(model: Any, tokens: Tensor) -> Tensor:
-    """Outputs (B, T, D) of an encoder that finds hidden tokens, or of a decoder."""
+    """Outputs (B, T, D) of a decoder, or of the encoder of a masked language model."""
     found: Tensor = model(tokens, features=True)[0] if isinstance(model, DecoderLM) else model.encoder(tokens)
     return found
 
@@ -95,7 +95,7 @@ def at_last(model: Model, vocab: int = VOCAB) -> float:
 
 
 def draw(vocab: int = VOCAB) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens (B, T), these in another order, others before the same last token, and that order (T,)."""
+    """Tokens (B, T), the same tokens permuted, other tokens, and the permutation (T,); all keep the last token."""
     tokens, others = torch.randint(vocab, (2, BATCH, LENGTH)).unbind()
     others[:, -1] = tokens[:, -1]
     moved = torch.cat((torch.randperm(LENGTH - 1), torch.tensor([LENGTH - 1])))

@@ -1,4 +1,4 @@
-"""Behaviour through time of a recurrence fitted to the adding problem, before training and after."""
+"""Gradients, saturation and gates of a recurrence on the adding problem, before and after training."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ AFTER, BEFORE = "trained", "not trained"
 
 
 class Seen(NamedTuple):
-    """
+    """Measurements of one model.
+
     Attributes:
-        back: (T,), as `gradients_back`.
-        lifted: the same with slopes of 1 for saturated tanhs; None unless it is an RNN.
-        shares: the share of "gates" and of "tanhs" that is saturated.
-        kept: (), as the function returns; None for an RNN, which has no such gate.
+        back: (T,) gradients, as in `gradients_back`.
+        lifted: the same gradients with slopes of 1 for saturated tanhs; None unless the model is an RNN.
+        shares: fractions of saturated "gates" and "tanhs".
+        kept: () result of the function `kept`; None for an RNN, which has no such gate.
     """
 
     back: Tensor
@@ -37,7 +38,7 @@ class Seen(NamedTuple):
 
 
 def through(model: Any, inputs: Tensor) -> Seen:
-    """Measures a classifier of one recurrent layer, without norms or residuals, over inputs (B, T, F) in float64."""
+    """Measures a model with one recurrent layer, without norms or residuals, over inputs (B, T, F) in float64."""
     mixer = model.encoder.stack.blocks[0].mixer
     back = gradients_of(model, lambda: model(inputs))
     x = model.encoder.embed(inputs).detach()
@@ -50,8 +51,8 @@ def through(model: Any, inputs: Tensor) -> Seen:
 
 
 def kept(layer: Activations) -> Tensor:
-    """(): the product of the keeping gates over time, after the first step, in the unit where it is largest; the median
-    over rows."""
+    """(): median over rows of the largest product over units of the forget (or update) gates through time, excluding
+    the first step."""
     gates = layer["forget" if "forget" in layer else "update"]  # (B, T, W)
     return gates[:, 1:].prod(dim=1).amax(dim=1).median()
 
@@ -65,7 +66,7 @@ def given(loaded: LoadedRun) -> Tensor:
 
 
 def first_weights(loaded: LoadedRun) -> Any:
-    """The model that a regression run began with."""
+    """The untrained model of a regression run, rebuilt from its seed."""
     from seqlab.config.configs import build_task
 
     with torch.random.fork_rng(devices=()):
@@ -75,7 +76,7 @@ def first_weights(loaded: LoadedRun) -> Any:
 
 
 def gates_drawn(rows: Points) -> TopLevelMixin:
-    """Chart of the largest product of gates and of the saturated shares, before training and after."""
+    """Chart of the largest gate product and of the saturated fractions, before and after training."""
     import altair as alt
 
     scale = alt.Scale(domain=[AFTER, BEFORE])

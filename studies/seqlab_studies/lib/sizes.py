@@ -1,4 +1,4 @@
-"""Numbers of parameters: of packaged presets, and the width at which two layers have as many."""
+"""Parameter counts of packaged presets, and widths that match the parameter counts of two layers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def size_of(model: nn.Module) -> int:
 
 
 def preset(name: str, vocab_size: int = 50_257, seq_len: int = 2048, **options: Any) -> Any:
-    """The model of a packaged preset, without memory.
+    """The model of a packaged preset, without allocated memory.
 
     Args:
-        options: of the model, others than the preset has.
+        options: model options that override the preset's.
     """
     stored = read_config(f"presets/{name}")
     stored["model"]["init_args"]["model"]["init_args"] |= options
@@ -30,13 +30,13 @@ def preset(name: str, vocab_size: int = 50_257, seq_len: int = 2048, **options: 
 
 
 def matched(make: Callable[[int], nn.Module], to: int) -> int:
-    """The width whose number of parameters is nearest."""
+    """The width whose number of parameters is nearest to `to`."""
     sizes: dict[int, int] = {}
     with torch.device("meta"):
         low, high = 4, 4
         while not sizes or max(sizes.values()) < to:
             low, high = high, 2 * high
             for width in range(low, high + 1, max(1, low // 32)):
-                with suppress(ValueError):  # heads do not divide it
+                with suppress(ValueError):  # the width is not divisible by the number of heads
                     sizes[width] = size_of(make(width))
     return min(sizes, key=lambda width: abs(sizes[width] - to))

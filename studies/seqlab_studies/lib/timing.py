@@ -1,4 +1,4 @@
-"""Seconds by length: of reading a text, and of writing one token after it."""
+"""Time in seconds by length: prefill of a text, and one decode step after it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PAIRS, ROWS = "blocks with one another", "blocks with a matrix"
 ALL, LAST = "all that was read", "the last of it"
 READS, WRITES, BYTES = "reads", "writes", "bytes of its state"
 BLOCK, WIDTH, COLUMNS = 256, 64, 1024
-"""Sizes of the products whose number is known: BLOCK rows of WIDTH with each other, or with COLUMNS columns."""
+"""Sizes of the baseline products, whose number is known: BLOCK rows of WIDTH by each other, or by COLUMNS columns."""
 STEPS = 16
-"""Tokens that are written at a time, each after the same text."""
+"""Number of decode steps per timing, each after the same text."""
 
 
 Work = Callable[[], object]
@@ -27,7 +27,7 @@ Times = dict[str, list[float]]
 
 
 class Line(NamedTuple):
-    """A series timed over lengths; one without a model has no runtime."""
+    """A series timed over lengths; a series without a model has no runtime."""
 
     model: str
     does: str
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 Works = dict[tuple[Line, int], tuple[Work, int]]
-"""Work timed at each length, and its repeats in one timing."""
+"""Work timed at each length, and its number of repeats per timing."""
 Seconds = dict[Line, dict[int, list[float]]]
 """Seconds of each round, by length."""
 Sizes = dict[Line, dict[int, int]]
@@ -45,7 +45,7 @@ Decoders = Mapping[tuple[str, str], Any]
 
 
 def timed(works: Mapping[str, Work], rounds: int, clock: Callable[[], float]) -> Times:
-    """Seconds of each, one after the other in every round; a first round does not count."""
+    """Seconds per round of each work, run in turn in every round, after an untimed warm-up round."""
     found: Times = {name: [] for name in works}
     for at in range(-1, rounds):
         for name, work in works.items():
@@ -63,7 +63,7 @@ def on_gpu() -> float:
 
 
 def reading(decoders: Decoders, lengths: Mapping[str, Iterable[int]]) -> Works:
-    """Work of each model that reads texts of its runtime's lengths at once."""
+    """Prefill of each model, at the lengths of its runtime."""
     return {
         (Line(name, READS, runtime), length): (partial(decoder.prefill, *text(decoder, length)), often(length))
         for (name, runtime), decoder in decoders.items()
@@ -72,7 +72,7 @@ def reading(decoders: Decoders, lengths: Mapping[str, Iterable[int]]) -> Works:
 
 
 def writing(decoders: Decoders, places: Iterable[int]) -> tuple[Works, Sizes]:
-    """Work of each model that writes one token after so many, and the bytes of its state there."""
+    """Decode step of each model after each number of tokens, and the size of its state there in bytes."""
     works: Works = {}
     sizes: Sizes = {}
     for (name, runtime), decoder in decoders.items():
@@ -85,18 +85,18 @@ def writing(decoders: Decoders, places: Iterable[int]) -> tuple[Works, Sizes]:
 
 
 def text(decoder: Any, length: int) -> tuple[Any, Any]:
-    """Random tokens (1, T), and a mask without pads."""
+    """Random tokens (1, T), and a mask without padding."""
     tokens = np.random.default_rng(length).integers(0, decoder.vocab_size, (1, length))
     return tokens, np.ones((1, length), dtype=np.bool_)
 
 
 def often(length: int) -> int:
-    """Repeats in one timing, so that a short time is not that of the clock."""
+    """Number of repeats per timing, so that short times exceed the clock's resolution."""
     return max(1, 1024 // length)
 
 
 def known_reading(lengths: Iterable[int]) -> Works:
-    """Products whose number is known."""
+    """Baseline products, whose number is known, for `reading`."""
     made = {PAIRS: pairs, ROWS: rows}
     return {
         (Line(name, READS), length): (work(length), often(length)) for length in lengths for name, work in made.items()
@@ -104,7 +104,7 @@ def known_reading(lengths: Iterable[int]) -> Works:
 
 
 def known_writing(places: Sequence[int]) -> Works:
-    """Products with all vectors before a place, and with the last of them."""
+    """Products of a query with all vectors up to a position, and with the last vector alone."""
     x, query = torch.randn(places[-1], WIDTH), torch.randn(WIDTH)
     works: Works = {}
     for place in places:
@@ -114,13 +114,13 @@ def known_writing(places: Sequence[int]) -> Works:
 
 
 def pairs(length: int) -> Work:
-    """Products of each BLOCK rows with every other: four times as many of twice the length."""
+    """Products of every pair of blocks of BLOCK rows: doubling the length quadruples their number."""
     x = torch.randn(length, WIDTH)
     return partial(products, x, x)
 
 
 def rows(length: int) -> Work:
-    """Products of each BLOCK rows with COLUMNS columns: as many as those of pairs where the length is that."""
+    """Products of each block of BLOCK rows with COLUMNS columns: as many as in `pairs` at a length of COLUMNS."""
     return partial(products, torch.randn(length, WIDTH), torch.randn(COLUMNS, WIDTH))
 
 
@@ -136,7 +136,7 @@ def again(work: Work, times: int) -> None:
 
 
 def taken(works: Mapping[tuple[Line, int], tuple[Work, int]], rounds: int, clock: Callable[[], float]) -> Seconds:
-    """Seconds of each work, all in turns; a first round does not count."""
+    """Seconds of a single run of each work, in every round, after an untimed warm-up round."""
     found = timed({str(key): partial(again, *work) for key, work in works.items()}, rounds, clock)
     seconds: Seconds = {}
     for (line, length), (_, times) in works.items():
@@ -145,24 +145,24 @@ def taken(works: Mapping[tuple[Line, int], tuple[Work, int]], rounds: int, clock
 
 
 def least(rounds: Mapping[int, list[float]]) -> dict[int, float]:
-    """The least time of all rounds, by length: other load on a machine can only add to it."""
+    """Minimum time over all rounds, by length, since other load on the machine can only add to it."""
     return {length: min(of) for length, of in rounds.items()}
 
 
 def exponent(amounts: Mapping[int, float]) -> float:
-    """The slope of their logarithms."""
+    """Slope of the log amounts over the log lengths."""
     lengths, found = torch.tensor(list(amounts.items()), dtype=torch.float64).log().T.tolist()
     return linear_regression(lengths, found).slope
 
 
 def growth(times: Mapping[int, float]) -> float:
-    """Time at the greatest length over that at the least."""
+    """Ratio of the times at the greatest and the smallest length."""
     return times[max(times)] / times[min(times)]
 
 
 def crossover(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float:
-    """The length from which on ours take less, interpolated as if times were powers of the length. The least length if
-    ours always do, and twice the greatest if they do not there."""
+    """Length above which ours take less time, interpolated on a log-log scale. The smallest length if ours always take
+    less, and twice the greatest length if ours do not take less there."""
     lengths = sorted(ours)
     above = [math.log(ours[length] / theirs[length]) for length in lengths]
     last = max((place for place, of in enumerate(above) if of >= 0), default=-1)
