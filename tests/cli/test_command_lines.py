@@ -12,6 +12,7 @@ import pytest
 from cli.conftest import TINY, Seqlab, write_text
 from seqlab.cli import VERBS, fit, main
 from seqlab.cli.verb import Verb
+from seqlab.tracking.runs import find_run
 
 ODD = {
     "empty": "",
@@ -102,12 +103,13 @@ def test_what_nobody_means_is_refused_in_one_sentence(
 ) -> None:
     inside(folder)
     before = sorted(folder.rglob("*"))
+    named_0 = find_run("first").id.startswith("0")  # the unique beginning of a run's id is one
     wrong = []
     for argument in verb.arguments:
         name = argument.names[-1]
         if argument.settings.get("action", "append") != "append":  # a flag
             continue
-        for kind in ODD.keys() - MEANT.get((verb.name, name), ()):
+        for kind in ODD.keys() - MEANT.get((verb.name, name), ()) - ({"0"} if named_0 else set()):
             typed = _typed(verb.name, name, argument.settings, ODD[kind])
             code = main(typed)
             lines = capsys.readouterr().err.splitlines()
