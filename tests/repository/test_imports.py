@@ -40,6 +40,10 @@ SERVED = [path for folder in (EXPORT, DATA / "tokenizers", SEQLAB / "decoding") 
     [
         (python_files(SEQLAB), imports_when_loaded, ("seqlab_data", "seqlab_export"), ""),
         (python_files(SEQLAB) + python_files(DATA) + python_files(EXPORT), all_imports, ("seqlab_studies",), ""),
+        (
+            [path for path in python_files(STUDIES) if path.name != "book.py"],
+            *(all_imports, ("seqlab_studies",), "seqlab_studies.lib"),
+        ),
         (python_files(DATA), all_imports, ("seqlab", "seqlab_export"), "seqlab.batch"),
         (python_files(EXPORT), imports_when_loaded, ("seqlab_data",), "seqlab_data.tokenizers"),
         (python_files(SEQLAB / "callbacks"), all_imports, ("seqlab_export",), ""),
@@ -50,6 +54,7 @@ SERVED = [path for folder in (EXPORT, DATA / "tokenizers", SEQLAB / "decoding") 
     ids=[
         "seqlab",
         "studies",
+        "a study",
         "seqlab_data",
         "seqlab_export",
         "callbacks",

@@ -116,7 +116,7 @@ def test_what_it_measures_with_is_part_of_a_declaration(monkeypatch: pytest.Monk
     Path("lib_of_coin").mkdir()
     texts = {
         "coin.py": "from lib_of_coin.tosses import toss\nfrom seqlab.study.rules import Rule\n",
-        "lib_of_coin/tosses.py": "from lib_of_coin.hands import hand\n",
+        "lib_of_coin/tosses.py": "from lib_of_coin import hands\n",
         "lib_of_coin/hands.py": "from lib_of_coin.tosses import toss\nhand = 1\n",
     }
     for name, text in texts.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import nn
@@ -55,13 +56,13 @@ def decoding_flops(model: DecoderLM, seq_len: int) -> int:
 
 
 def _total(part: nn.Module, new: int, seen: int) -> int:
-    if isinstance(part, Mixer) and _own(part, new, seen) is None:
-        return _measured(part, new, seen)
     if isinstance(part, Classifier) and part.class_token is not None:
         new, seen = new + 1, seen + 1
+    if (own := _own(part, new, seen)) is None:
+        return _measured(part, new, seen)
     once = next((names for kind, names in ONCE.items() if isinstance(part, kind)), ())
     inner = (_total(child, 1 if name in once else new, seen) for name, child in part.named_children())
-    return (_own(part, new, seen) or 0) + sum(inner)
+    return own + sum(inner)
 
 
 def _own(part: nn.Module, new: int, seen: int) -> int | None:
@@ -84,7 +85,7 @@ def _is_ours(part: nn.Module) -> bool:
     return type(part).__module__.startswith("seqlab.")
 
 
-def _measured(mixer: Mixer, new: int, seen: int) -> int:
+def _measured(mixer: Any, new: int, seen: int) -> int:
     """Measured FLOPs of a mixer that declares none."""
     counter = FlopCounterMode(display=False)
     try:

@@ -103,15 +103,17 @@ def _page(name: str | None, out: str) -> int:
     shown = [found for of, found in results.items() if wanted is None or of == wanted.name]
     if not shown:
         raise ValueError(f"study {name} was not run here" if name else "no study was run here")
-    script = {SCRIPT: SCRIPT_MARK} if wanted is None else {}
+    script = SCRIPT if wanted is None else ""
     pages = {f"{found[0].study.name}.html": made_by("study") for found in shown}
     records = {f"{found[0].study.name}.json": RECORD_MARK for found in shown}
-    folder = files_to_write(out, {**pages, **records, **script, "index.html": made_by("study")})
+    folder = files_to_write(
+        out, {**pages, **records, **({script: SCRIPT_MARK} if script else {}), "index.html": made_by("study")}
+    )
     make_folder(folder)
     if script:
-        write_whole(folder / SCRIPT, figure_script())
+        write_whole(folder / script, figure_script())
     for found in shown:
-        write_whole(folder / f"{found[0].study.name}.html", page(found, *script))
+        write_whole(folder / f"{found[0].study.name}.html", page(found, script))
         write_whole(folder / f"{found[0].study.name}.json", record(found))
     write_whole(folder / "index.html", index(list(results.values())))
     print(f"Wrote {folder / (f'{wanted.name}.html' if wanted else 'index.html')}")

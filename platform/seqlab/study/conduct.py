@@ -111,8 +111,10 @@ def declared(study: Study) -> str:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module):
                 node.body = [line for line in node.body if not _is_told_after(line)]
         told += ast.dump(tree)
-        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        found = [spec.origin for name in names if name.startswith(LIB) and (spec := find_spec(name)) is not None]
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names = [f"{node.module}.{alias.name}" for node in imports for alias in node.names]
+        modules = [".".join(name.split(".")[: LIB.count(".") + 1]) for name in names if name.startswith(LIB)]
+        found = [spec.origin for name in modules if (spec := find_spec(name)) is not None]
         files += [path for path in map(Path, dict.fromkeys(filter(None, found))) if path not in files]
     return hashlib.sha256(told.encode()).hexdigest()[:8]
 
