@@ -77,8 +77,8 @@ def test_nothing_is_linked_that_must_be_found_at_run_time() -> None:
 @pytest.mark.parametrize(("library", "headers"), [("runtime", ["runtime"]), ("proof", ["runtime", "proof"])])
 def test_a_shared_library_gives_what_its_headers_say_and_nothing_else(library: str, headers: list[str]) -> None:
     """`answer_decoding`, which the tests of decoding ask, is linked to one."""
-    texts = [(RUNTIME / f"include/seqlab/{header}.h").read_text(encoding="utf-8") for header in headers]
-    declared = re.findall(r"^ *SEQLAB_EXPORT [^;]*?([\w~]+|operator=)\(", "".join(texts), re.MULTILINE)
+    text = "".join(map(header, headers))
+    declared = re.findall(r"^ *SEQLAB_EXPORT [^;]*?([\w~]+|operator=)\(", text, re.MULTILINE)
     found = succeed("nm", "-D", "--defined-only", "-C", build(f"shared_{library}")).splitlines()
     names = [re.sub(r"\[abi:\w+\]", "", line.split(" ", 2)[2]).split("(")[0] for line in found]
     assert {name.rpartition("::")[2] for name in names} == {*declared}
@@ -92,6 +92,41 @@ def test_a_deployment_links_only_what_runs_a_model() -> None:
         assert f" {name}" in proof and f" {name}" not in runtime
 
 
+def compiler(program: str, *options: str | Path) -> subprocess.CompletedProcess[str]:
+    """Compiles a program that includes the public headers alone; warnings are errors."""
+    build("seqlab-run")
+    command: Command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{RUNTIME / 'include'}", *options]
+    return subprocess.run([*command, "-x", "c++", "-"], input=program, capture_output=True, text=True)
+
+
+def header(name: str) -> str:
+    return (RUNTIME / f"include/seqlab/{name}.h").read_text(encoding="utf-8")
+
+
+def test_each_header_opens_with_its_program_of_the_page() -> None:
+    """The page's programs run below."""
+    page = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    for name, program in zip(("runtime", "proof"), re.findall(r"```cpp\n(.*?)```", page, re.DOTALL), strict=True):
+        [example] = re.findall(r"@code\{\.cpp\}\n(.*?)/// @endcode", header(name), re.DOTALL)
+        assert re.sub("^/// ?", "", example, flags=re.MULTILINE) == program
+        done = compiler(program, "-fsyntax-only")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("call", ["session.Step({1})", "session.ReadSource({{1}})"])
+def test_a_failure_that_nobody_reads_is_a_warning(call: str) -> None:
+    """A Result and a Status."""
+    function = "#include <seqlab/runtime.h>\nvoid Run(seqlab::Session& session) {{ {}; }}\n"
+    assert "nodiscard" in compiler(function.format(call), "-fsyntax-only").stderr
+    assert compiler(function.format(f"(void){call}"), "-fsyntax-only").returncode == 0
+
+
+def test_the_headers_have_the_version_of_the_package() -> None:
+    numbers = re.findall(r"^#define SEQLAB_VERSION_(\w+) (\d+) ", header("runtime"), re.MULTILINE)
+    assert [name for name, _ in numbers] == ["MAJOR", "MINOR", "PATCH"]
+    assert ".".join(number for _, number in numbers) == seqlab.__version__
+
+
 WITHOUT_A_VALUE = """
 #include <seqlab/runtime.h>
 int main() {
@@ -103,11 +138,9 @@ int main() {
 
 def test_the_value_of_an_error_ends_the_process_with_its_message(tmp_path: Path) -> None:
     """Without exceptions too."""
-    build("seqlab-run")
     program = tmp_path / "program"
-    options = ["-std=c++17", "-fno-exceptions", "-DNDEBUG", f"-I{RUNTIME / 'include'}"]
-    command: Command = ["c++", *options, "-x", "c++", "-", "-o", program]
-    subprocess.run(command, input=WITHOUT_A_VALUE, text=True, check=True)
+    built = compiler(WITHOUT_A_VALUE, "-fno-exceptions", "-DNDEBUG", "-o", program)
+    assert built.returncode == 0, built.stderr
     done = subprocess.run([program], capture_output=True, text=True)
     assert done.returncode == -signal.SIGABRT
     assert done.stderr == "seqlab: the value of a Result that has none: there is no bundle\n"

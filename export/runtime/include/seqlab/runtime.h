@@ -1,8 +1,30 @@
 /// @file
 /// The seqlab runtime: runs what `seqlab export` wrote, with onnxruntime and without Python.
 ///
-/// No function throws, ends the process or writes anything, but `Result::value()` where there is none. B batch, T tokens, F
-/// features, V vocabulary, C classes.
+/// @code{.cpp}
+/// #include <iostream>
+/// #include <seqlab/runtime.h>
+///
+/// bool Show(std::string_view piece) { return bool(std::cout << piece << std::flush); }  // false would cancel
+///
+/// int main() {
+///   const auto model = seqlab::Model::Open("bundles/mine");
+///   if (!model.ok()) {
+///     std::cerr << model.status().message() << "\n";
+///     return 2;
+///   }
+///   seqlab::GenerateOptions options;
+///   options.sampling.temperature = 0.8;
+///   seqlab::Session session(*model);
+///   const auto text = session.Write("The ", options, Show);
+///   if (!text.ok()) std::cerr << text.status().message() << "\n";
+///   return text.ok() ? 0 : 2;
+/// }
+/// @endcode
+///
+/// No function throws, ends the process or prints, except `Result::value()` without a value. Every call may fail with
+/// kOutOfMemory or kInternal. The comment of a call names the other codes with which it fails.
+/// Shapes: B rows of a batch, T tokens, F features, V vocabulary, C classes.
 #ifndef SEQLAB_RUNTIME_H_
 #define SEQLAB_RUNTIME_H_
 
@@ -18,57 +40,61 @@
 #include <variant>
 #include <vector>
 
-/// What a shared library of the runtime gives to others; all else is hidden in it.
+#define SEQLAB_VERSION_MAJOR 0  ///< The version of these headers, which is that of the package: its first number,
+#define SEQLAB_VERSION_MINOR 2  ///< its second number,
+#define SEQLAB_VERSION_PATCH 0  ///< and its third number.
+
+/// Exports a symbol from a shared library of the runtime; all others are hidden.
 #define SEQLAB_EXPORT __attribute__((visibility("default")))
 
 namespace seqlab {
 
-/// What went wrong, to branch on.
+/// Kinds of failure, to branch on.
 enum class StatusCode {
-  kOk,               ///< nothing
-  kInvalidArgument,  ///< what the caller gave
-  kNotFound,         ///< no bundle, or no onnxruntime, is there
-  kDamagedBundle,    ///< it is not as it was written, or its files do not fit each other
+  kOk,               ///< no failure
+  kInvalidArgument,  ///< an argument is wrong, or a file cannot be read
+  kNotFound,         ///< there is no bundle, or no onnxruntime
+  kDamagedBundle,    ///< the bundle is not as it was written, or its files do not fit each other
   kUnsupported,      ///< this onnxruntime, machine or runtime cannot do it
-  kCancelled,        ///< a callback has said so
-  kOutOfMemory,      ///< there is not enough of it
-  kInternal,         ///< onnxruntime failed in what should have worked
+  kCancelled,        ///< a callback returned false
+  kOutOfMemory,      ///< there is not enough memory
+  kInternal,         ///< onnxruntime or the system failed, a callback threw, or a token's logits are not finite
 };
 
-/// Nothing, or what went wrong in one sentence.
-class Status {
+/// Success, or a failure with its message, which is one sentence.
+class [[nodiscard]] Status {
  public:
   Status() = default;
-  /// What went wrong; not of `kOk`.
+  /// Makes a failure; its code is not `kOk`.
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
-  bool ok() const { return code_ == StatusCode::kOk; }    ///< Whether nothing went wrong.
-  StatusCode code() const { return code_; }               ///< `kOk` where nothing did.
-  const std::string& message() const { return message_; } ///< The sentence; empty where nothing did.
+  bool ok() const { return code_ == StatusCode::kOk; }     ///< Returns true on success.
+  StatusCode code() const { return code_; }                ///< Returns the kind of failure, `kOk` on success.
+  const std::string& message() const { return message_; }  ///< Returns the message, empty on success.
 
  private:
   StatusCode code_ = StatusCode::kOk;
   std::string message_;
 };
 
-/// A value, or what went wrong.
+/// A value, or the failure that left none.
 template <typename T>
-class Result {
+class [[nodiscard]] Result {
  public:
-  /// Of what a function returns.
+  /// Makes a success.
   Result(T value) : content_(std::move(value)) {}
-  /// Of what went wrong in it.
+  /// Makes a failure; of a status that is a success it is kInternal.
   Result(Status status) : content_(std::move(status)) {
     if (this->status().ok()) content_ = Status(StatusCode::kInternal, "a Result has neither a value nor an error");
   }
 
-  /// Whether it has a value.
+  /// Returns true if there is a value.
   bool ok() const { return std::holds_alternative<T>(content_); }
-  /// What went wrong, if anything.
+  /// Returns the failure, or a success if there is a value.
   Status status() const { return ok() ? Status() : *std::get_if<Status>(&content_); }
 
   /// @{
-  /// The value, only where ok(): elsewhere the process ends, and stderr has the message.
+  /// Returns the value. Without one, prints the failure's message to stderr and aborts the process: ask ok() first.
   T& value() { return const_cast<T&>(std::as_const(*this).value()); }
   const T& value() const {
     if (!ok()) {
@@ -87,111 +113,111 @@ class Result {
   std::variant<T, Status> content_;
 };
 
-/// Of tokens, from 0 on.
+/// Token ids, from 0 on.
 using Ids = std::vector<int64_t>;
 
 /// Numbers in row-major order.
 struct Array {
-  std::vector<int64_t> dims;   ///< the sizes of its axes
-  std::vector<float> values;   ///< as many as the product of these
+  std::vector<int64_t> dims;  ///< sizes of the axes
+  std::vector<float> values;  ///< as many numbers as the product of the sizes
 };
 
 /// Rows of one length. A bundle reads either tokens or features.
 struct Batch {
-  int64_t rows = 0;              ///< B
-  int64_t length = 0;            ///< T
-  Ids tokens;                    ///< (B, T)
-  std::vector<float> features;   ///< (B, T, F)
-  std::vector<uint8_t> pad_mask; ///< (B, T), 1 = real, 0 = not; empty = all are. A row's real tokens stand together.
+  int64_t rows = 0;               ///< B
+  int64_t length = 0;             ///< T
+  Ids tokens;                     ///< (B, T)
+  std::vector<float> features;    ///< (B, T, F)
+  std::vector<uint8_t> pad_mask;  ///< (B, T), 1 = real, 0 = padding, never between real tokens; empty = all real
 };
 
-/// What a bundle is run with.
+/// Options for opening a bundle.
 struct OpenOptions {
-  std::string provider = "cpu"; ///< or "cuda"
-  int threads = 0;              ///< 0 = onnxruntime's choice, one a core
-  /// The file of onnxruntime's library. Empty = $SEQLAB_ORT_LIB, else the loader's path, else an installed Python wheel.
+  std::string provider = "cpu";  ///< "cpu" or "cuda"
+  int threads = 0;               ///< number of threads; 0 = onnxruntime's choice, one per core
+  /// Path of onnxruntime's library. Empty = $SEQLAB_ORT_LIB, else the loader's path, else an installed Python wheel.
   /// A process has one onnxruntime: the first that is opened.
   std::string onnxruntime;
 };
 
-/// How a token is chosen; docs/bundle.md has the rule.
+/// Rule by which a token is chosen; docs/bundle.md defines it.
 struct Sampling {
-  double temperature = 1.0;     ///< 0 = greedy
-  std::optional<int64_t> top_k; ///< of so many of the likeliest
-  double top_p = 1.0;           ///< of the likeliest that make up so much
-  double min_p = 0.0;           ///< of those that are so many times as likely as the likeliest
-  uint64_t seed = 0;            ///< of the random numbers
+  double temperature = 1.0;      ///< 0 = greedy
+  std::optional<int64_t> top_k;  ///< number of likeliest tokens to sample from; none = all
+  double top_p = 1.0;            ///< total probability of the likeliest tokens to sample from
+  double min_p = 0.0;            ///< least probability of a token, as a fraction of the likeliest token's
+  uint64_t seed = 0;             ///< seed of the random numbers
 };
 
-/// What becomes of tokens that a text, its prompt included, already has.
+/// Rules for tokens that a text, its prompt included, already has.
 struct Repetition {
-  double penalty = 1.0;         ///< divides their positive logits and multiplies the others
-  std::optional<int64_t> ngram; ///< no sequence of so many tokens is written twice
+  double penalty = 1.0;          ///< divides their positive logits and multiplies their negative ones
+  std::optional<int64_t> ngram;  ///< length of a sequence that is never repeated, in tokens; none = any may be
 };
 
-/// How a text is continued.
+/// Options for continuing a text.
 struct GenerateOptions {
-  int64_t max_new_tokens = 200; ///< where nothing ends it before
-  Sampling sampling;            ///< how each token is chosen
-  Repetition repetition;        ///< of what the text has
-  Ids stop_ids;                 ///< a row ends with any of these, which it keeps
+  int64_t max_new_tokens = 200;  ///< maximum number of tokens to generate
+  Sampling sampling;             ///< rule by which a token is chosen
+  Repetition repetition;         ///< rules for repeated tokens
+  Ids stop_ids;                  ///< tokens that end a row, which keeps the one that ended it
 };
 
-/// How the best texts are searched for.
+/// Options for beam search.
 struct BeamOptions {
-  int64_t beams = 1;            ///< 1 is greedy
-  int64_t max_new_tokens = 200; ///< where nothing ends a text before
-  double length_penalty = 1.0;  ///< 0 prefers short texts
-  Repetition repetition;        ///< of what a text has
-  Ids stop_ids;                 ///< a text ends with any of these, which it keeps
+  int64_t beams = 1;             ///< number of beams of a prompt; 1 = greedy
+  int64_t max_new_tokens = 200;  ///< maximum number of tokens to generate
+  double length_penalty = 1.0;   ///< exponent of the length in a score; 0 favours short texts
+  Repetition repetition;         ///< rules for repeated tokens
+  Ids stop_ids;                  ///< tokens that end a text, which keeps the one that ended it
 };
 
-/// The same of `Translate`, whose targets are as long as the longest in training.
+/// Options for `Session::Translate`, whose targets are at most as long as those of training.
 struct TranslateOptions {
-  int64_t beams = 1;           ///< 1 is greedy
-  double length_penalty = 1.0; ///< 0 prefers short texts
-  Repetition repetition;       ///< of what a target has
-  std::string prefix;          ///< each target begins with it
+  int64_t beams = 1;            ///< number of beams of a text; 1 = greedy
+  double length_penalty = 1.0;  ///< exponent of the length in a score; 0 favours short targets
+  Repetition repetition;        ///< rules for repeated tokens
+  std::string prefix;           ///< text that every target begins with
 };
 
-/// A text that beam search found.
+/// A continuation that beam search found.
 struct Hypothesis {
-  Ids tokens;         ///< the new ones
-  double score = 0.0; ///< their log-probability over (their number)^length_penalty
+  Ids tokens;          ///< new tokens
+  double score = 0.0;  ///< their log-probability / (number of tokens)^length_penalty
 };
 
-/// A target that was found.
+/// A target that `Session::Translate` found.
 struct Translation {
-  std::string text;      ///< with the prefix
-  Hypothesis hypothesis; ///< without it
+  std::string text;       ///< the target with its prefix
+  Hypothesis hypothesis;  ///< the tokens after the prefix, and their score
 };
 
-/// The classes of a text, or of each of its words.
+/// Class probabilities of a text, or of each of its words.
 struct Classes {
-  std::vector<std::string> words;    ///< none = of the whole text
-  int64_t rows = 1;                  ///< 1, or the number of words
-  std::vector<double> probabilities; ///< (rows, C)
+  std::vector<std::string> words;     ///< words of the text; empty = the classes are of the whole text
+  int64_t rows = 1;                   ///< 1, or the number of words
+  std::vector<double> probabilities;  ///< (rows, C)
 };
 
-/// What a bundle says of itself.
+/// Facts about an opened bundle.
 struct Info {
-  std::string folder;           ///< where it was opened
-  std::string precision;        ///< fp32, fp16, bf16, int8 or int4
-  std::string commit;           ///< of the code that trained it
-  std::string run_id;           ///< of the run that it is of
-  std::string min_onnxruntime;  ///< the oldest version that runs it
-  bool decodes = false;         ///< it writes: a language model, or one that reads a source
-  bool reads_source = false;    ///< it needs a source before it writes
-  bool has_tokenizer = false;   ///< it has one that the runtime has too
-  bool takes_any_bytes = false; ///< what it reads need not be UTF-8
-  std::optional<int64_t> vocab_size;     ///< V
-  std::optional<int64_t> max_seq_len;    ///< the most tokens of a text
-  std::optional<int64_t> max_source_len; ///< the most tokens of a source
-  int64_t seq_len = 0;                   ///< of the texts in training
-  std::vector<std::string> labels;       ///< the names of its C classes
-  std::string onnxruntime;               ///< the version that was opened
-  std::string onnxruntime_file;          ///< and where
-  int onnxruntime_api = 0;               ///< of which this API
+  std::string folder;                     ///< path that was opened
+  std::string precision;                  ///< fp32, fp16, bf16, int8 or int4
+  std::string commit;                     ///< commit of the code that trained the model
+  std::string run_id;                     ///< id of the run that trained the model
+  std::string min_onnxruntime;            ///< oldest version that runs the bundle
+  bool decodes = false;                   ///< true for a language model and for an encoder-decoder
+  bool reads_source = false;              ///< true for an encoder-decoder
+  bool has_tokenizer = false;             ///< true if the runtime has the bundle's tokenizer
+  bool takes_any_bytes = false;           ///< true if the text that it reads need not be UTF-8
+  std::optional<int64_t> vocab_size;      ///< V
+  std::optional<int64_t> max_seq_len;     ///< maximum length of a text, in tokens
+  std::optional<int64_t> max_source_len;  ///< maximum length of an encoder's input, in tokens
+  int64_t seq_len = 0;                    ///< length of the texts in training, in tokens
+  std::vector<std::string> labels;        ///< names of the C classes
+  std::string onnxruntime;                ///< version of the opened onnxruntime
+  std::string onnxruntime_file;           ///< path of its library
+  int onnxruntime_api = 0;                ///< version of its C API
 };
 
 struct Bundle;
@@ -200,16 +226,24 @@ struct Bundle;
 class Model {
  public:
   /// Checks the manifest and the sha256 of every file, then opens the graphs. Reads nothing outside `folder`.
+  /// Fails with
+  /// - kNotFound if the folder is no bundle, or onnxruntime's library is not found,
+  /// - kDamagedBundle if a check fails, or onnxruntime cannot load a graph,
+  /// - kUnsupported if onnxruntime is too old or lacks the provider, or the runtime lacks the source's tokenizer,
+  /// - kInvalidArgument if an option is wrong, another onnxruntime is open, or a file cannot be read.
   SEQLAB_EXPORT static Result<Model> Open(const std::string& folder, const OpenOptions& options = {});
 
-  /// What the bundle says of itself.
+  /// Returns facts about the bundle.
   SEQLAB_EXPORT const Info& info() const;
 
-  /// Logits: (B, C), or (B, T, C), of an encoder; (B, T, V) of a language model.
+  /// Returns the logits of a batch: (B, C) or (B, T, C) from an encoder, (B, T, V) from a language model. Fails with
+  /// kInvalidArgument if the model cannot read the batch, and kDamagedBundle if its graphs contradict the manifest.
   SEQLAB_EXPORT Result<Array> Run(const Batch& batch) const;
 
   /// @{
-  /// UTF-8 to ids and back. A byte tokenizer takes any bytes; the others refuse what is not UTF-8, with its offset.
+  /// Converts UTF-8 to ids, or ids to UTF-8. Fails with kUnsupported if the bundle or the runtime lacks the tokenizer,
+  /// and with kInvalidArgument if an id is outside the vocabulary or the text is not UTF-8; a byte tokenizer takes any
+  /// bytes.
   SEQLAB_EXPORT Result<Ids> Encode(std::string_view text) const;
   SEQLAB_EXPORT Result<Ids> EncodeSource(std::string_view text) const;
   SEQLAB_EXPORT Result<std::string> Decode(const Ids& ids) const;
@@ -222,49 +256,56 @@ class Model {
   std::shared_ptr<const Bundle> bundle_;
 };
 
-/// Called with the row and the token as each is chosen. False cancels: what was asked then ends with kCancelled.
+/// Receives the row and the token as each token is chosen. False cancels: the call fails with kCancelled.
 using OnToken = std::function<bool(int64_t row, int64_t token)>;
-/// Called with each piece of new text as it is complete; the pieces join to the text. False cancels.
+/// Receives each piece of new text as it is complete; the pieces join to the text. False cancels.
 using OnText = std::function<bool(std::string_view piece)>;
 
-/// What one user does with a model: it holds the decoder's state, which stays on the device. For one thread at a time.
+/// One user's decoding with a model: holds the decoder's state, which stays on the device. For one thread at a time.
+///
+/// Every call fails with kInvalidArgument if an argument is wrong or the bundle is of another kind, and with
+/// kDamagedBundle if a graph contradicts the manifest.
 class Session {
  public:
   /// @{
-  /// One that has read nothing; it keeps the bundle open, and can be moved.
+  /// Makes a session that has read nothing. It keeps the bundle open, and can be moved.
   SEQLAB_EXPORT explicit Session(Model model);
   SEQLAB_EXPORT ~Session();
   SEQLAB_EXPORT Session(Session&&) noexcept;
   SEQLAB_EXPORT Session& operator=(Session&&) noexcept;
   /// @}
 
-  /// Reads sources, one a row, which end with eos; what is written from now on is of them.
+  /// Reads sources, one a row, each ending with eos. All that is decoded from now on is decoded from them.
   SEQLAB_EXPORT Status ReadSource(const std::vector<Ids>& sources);
 
-  /// Reads prompts of any lengths, one a row, from the start: logits (B, V) after each. With a source, as many as it has.
+  /// Reads prompts of any lengths, one a row, from the start, and returns the logits (B, V) after each. An
+  /// encoder-decoder needs one prompt for each source.
   SEQLAB_EXPORT Result<Array> Prefill(const std::vector<Ids>& prompts);
 
-  /// Reads one more token a row: logits (B, V).
+  /// Reads one more token a row and returns the logits (B, V) after it.
   SEQLAB_EXPORT Result<Array> Step(const Ids& tokens);
 
-  /// Continues prompts: the new tokens of each.
+  /// Continues prompts and returns the new tokens of each. Fails with kCancelled too, if `on_token` returns false.
   SEQLAB_EXPORT Result<std::vector<Ids>> Generate(const std::vector<Ids>& prompts, const GenerateOptions& options,
                                                   const OnToken& on_token = nullptr);
 
-  /// Continues each prompt in the best ways that are found, the best first.
+  /// Continues prompts and returns the best continuations found of each, the best first.
   SEQLAB_EXPORT Result<std::vector<std::vector<Hypothesis>>> BeamSearch(const std::vector<Ids>& prompts,
                                                                         const BeamOptions& options);
 
-  /// What the model writes after a prompt, until one of the manifest's stop_ids ends the text, in place of
-  /// `options.stop_ids`; of a bundle without a tokenizer both are ids, such as "5 6 7".
+  /// Continues a text and returns the new text. The stop tokens are the manifest's stop_ids, not `options.stop_ids`.
+  /// Without a tokenizer both texts are ids, such as "5 6 7". Fails with kCancelled too, if `on_text` returns false,
+  /// and with kUnsupported if the runtime lacks the tokenizer.
   SEQLAB_EXPORT Result<std::string> Write(std::string_view prompt, const GenerateOptions& options,
                                           const OnText& on_text = nullptr);
 
-  /// The targets of source texts, which are read together: for each at most `beams`, the best first.
+  /// Reads texts together and returns at most `beams` targets of each, the best first. Fails with kUnsupported too, if
+  /// the bundle or the runtime lacks a tokenizer.
   SEQLAB_EXPORT Result<std::vector<std::vector<Translation>>> Translate(const std::vector<std::string>& texts,
                                                                         const TranslateOptions& options = {});
 
-  /// The probabilities of a text's classes, or of those of each of its words.
+  /// Returns the class probabilities of a text, or of each of its words. Fails with kUnsupported too, if the bundle
+  /// or the runtime lacks the tokenizer.
   SEQLAB_EXPORT Result<Classes> Classify(std::string_view text);
 
  private:
