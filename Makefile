@@ -40,6 +40,7 @@ processors: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/clang-format --dry-run --Werror $(wildcard export/runtime/*/*.cc export/runtime/*/*.h export/runtime/*/*/*.h)
 	$(BIN)/mypy
 
 docs: .venv/installed
