@@ -40,9 +40,9 @@
 #include <variant>
 #include <vector>
 
-#define SEQLAB_VERSION_MAJOR 0  ///< The version of these headers, which is that of the package: its first number,
-#define SEQLAB_VERSION_MINOR 2  ///< its second number,
-#define SEQLAB_VERSION_PATCH 0  ///< and its third number.
+#define SEQLAB_VERSION_MAJOR 0  ///< Major version; these headers have the version of the package.
+#define SEQLAB_VERSION_MINOR 2  ///< Minor version.
+#define SEQLAB_VERSION_PATCH 0  ///< Patch version.
 
 /// Exports a symbol from a shared library of the runtime; all others are hidden.
 #define SEQLAB_EXPORT __attribute__((visibility("default")))
