@@ -45,7 +45,12 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
   const strokes = svg("g");
   const lookers = named(rows, from, lower);
   const names = [...(same ? [] : named(columns, to, upper)), ...lookers];
-  const drawing = svg("svg", { ...size, tabindex: 0, role: "img", "aria-label": `${label}, as arcs`, class: "arcs" }, strokes, ...names);
+  const drawing = svg(
+    "svg",
+    { ...size, tabindex: 0, role: "img", "aria-label": `${label}, as arcs`, class: "arcs" },
+    strokes,
+    ...names,
+  );
   const said = el("div", { class: "reading", "aria-live": "polite" });
   const every = button("Arcs of all tokens", () => show(null));
 
@@ -65,20 +70,28 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     strokes.replaceChildren(
       ...shown.map((edge) => {
         const weight = Math.min(1, Math.abs(edge.weight));
-        const width = { "stroke-width": (0.75 + 5 * weight).toFixed(2), "stroke-opacity": (faint + (1 - faint) * weight).toFixed(2) };
+        const width = {
+          "stroke-width": (0.75 + 5 * weight).toFixed(2),
+          "stroke-opacity": (faint + (1 - faint) * weight).toFixed(2),
+        };
         return svg("path", { d: path(edge), class: edge.weight < 0 ? "arc negative" : "arc", ...width });
       }),
     );
     lookers.forEach((name, place) => name.classList.toggle("chosen", place === row));
     every.disabled = row === null;
-    said.replaceChildren(...(row === null ? ["Point at a token, or use the arrow keys, for its arcs and their numbers."] : numbers(row)));
+    said.replaceChildren(
+      ...(row === null ? ["Point at a token, or use the arrow keys, for its arcs and their numbers."] : numbers(row)),
+    );
   }
 
   function numbers(row: number): (Node | string)[] {
     const weights = columns.map((_, column) => value(row, column));
     const listed = largest(weights.map(Math.abs), LISTED);
     const shares = listed.map((column) => ({ name: `${columns[column]} (${column + 1})`, share: weights[column] }));
-    const others = Array.from({ length }, (_, column) => (listed.includes(column) ? 0 : value(row, column))).reduce((sum, one) => sum + one, 0);
+    const others = Array.from({ length }, (_, column) => (listed.includes(column) ? 0 : value(row, column))).reduce(
+      (sum, one) => sum + one,
+      0,
+    );
     const rest = columns.length > LISTED ? [el("p", {}, `The others together: ${percent(others)}.`)] : [];
     return [`${rows[row]}, at place ${row + 1}, looks at`, bars(shares), ...rest];
   }
@@ -97,8 +110,14 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     lookers[chosen!].scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   show(chosen);
-  const key = same ? "Above the text a token looks back, below it ahead; a ring looks at itself." : "Above the source, below the target.";
-  const note = el("p", { class: "note" }, `${key} The wider and stronger, the more; under ${100 * LEAST}% nothing is drawn.`);
+  const key = same
+    ? "Above the text a token looks back, below it ahead; a ring looks at itself."
+    : "Above the source, below the target.";
+  const note = el(
+    "p",
+    { class: "note" },
+    `${key} The wider and stronger, the more; under ${100 * LEAST}% nothing is drawn.`,
+  );
   return el("div", {}, note, el("div", { class: "wide" }, drawing), el("p", { class: "buttons" }, every), said);
 }
 

@@ -16,7 +16,12 @@ export function attentionView(
   const layers = infos.filter(({ name }) => name.startsWith("attention."));
   if (!layers.length) return [];
   const [overText, squares] = [el("div", { id: "arcs" }), el("div", { id: "attention" })];
-  const layer = choice("Layer", layers.map(({ name }) => name.slice("attention.".length)), fill, chosen);
+  const layer = choice(
+    "Layer",
+    layers.map(({ name }) => name.slice("attention.".length)),
+    fill,
+    chosen,
+  );
   let head = choice("Head", [], show);
   let token: number | null = null;
 
@@ -39,17 +44,31 @@ export function attentionView(
     const some = place > 0 ? [place - 1] : Array.from({ length: count }, (_, one) => one);
     const value = (row: number, column: number) =>
       some.reduce((sum, one) => sum + numbers[(one * rows + row) * columns + column], 0) / some.length;
-    const of = { rows: namesAlong(dims[2], rows, names), columns: namesAlong(dims[3], columns, names), label: `${name}, ${head.input.value}`, value };
-    overText.replaceChildren(arcs({ ...of, length: columns, same: dims[2] === dims[3], chosen: token, choose: (row) => (token = row) }));
+    const of = {
+      rows: namesAlong(dims[2], rows, names),
+      columns: namesAlong(dims[3], columns, names),
+      label: `${name}, ${head.input.value}`,
+      value,
+    };
+    overText.replaceChildren(
+      arcs({ ...of, length: columns, same: dims[2] === dims[3], chosen: token, choose: (row) => (token = row) }),
+    );
     squares.replaceChildren(matrix({ ...of, most: 1 }));
   }
 
   // Of a translation its alignment comes first.
-  if (!chosen.has("Layer")) layer.input.selectedIndex = Math.max(0, layers.findIndex(({ dims }) => dims[2] !== dims[3]));
+  if (!chosen.has("Layer"))
+    layer.input.selectedIndex = Math.max(
+      0,
+      layers.findIndex(({ dims }) => dims[2] !== dims[3]),
+    );
   fill();
   return [
     el("h3", {}, "Attention: which tokens each token looks at"),
     el("div", { class: "fields" }, layer.label, head.label),
-    figures(overText, el("div", {}, el("h4", {}, "The same as a matrix: each row's token looks at the columns'"), squares)),
+    figures(
+      overText,
+      el("div", {}, el("h4", {}, "The same as a matrix: each row's token looks at the columns'"), squares),
+    ),
   ];
 }

@@ -60,7 +60,9 @@ export function choice(
   onchange: (place: number) => void,
   chosen: Chosen = new Map(),
 ): { label: HTMLElement; input: HTMLSelectElement } {
-  const input = el("select", { onchange: () => (chosen.set(label, names[input.selectedIndex]), onchange(input.selectedIndex)) });
+  const input = el("select", {
+    onchange: () => (chosen.set(label, names[input.selectedIndex]), onchange(input.selectedIndex)),
+  });
   input.append(...names.map((name) => el("option", {}, name)));
   input.selectedIndex = Math.max(0, names.indexOf(chosen.get(label) ?? ""));
   return { label: field(label, input), input };
@@ -80,7 +82,9 @@ export function notice(): HTMLElement & { say(text: string): void; fail(error: u
 }
 
 /** What runs work of which only the latest counts: earlier work is not `wanted`, and its failure is not told. */
-export function latest(line: ReturnType<typeof notice>): (work: (wanted: () => boolean) => Promise<void>) => Promise<void> {
+export function latest(
+  line: ReturnType<typeof notice>,
+): (work: (wanted: () => boolean) => Promise<void>) => Promise<void> {
   let last = 0;
   return async (work) => {
     const number = ++last;

@@ -57,7 +57,8 @@ export async function statesOf(manifest: Manifest, { ids, start, wanted }: Readi
   });
   if (!entries.length) return [];
   const most = Math.floor(MOST_NUMBERS / entries.reduce((sum, { dims }) => sum + productOf(dims), 0));
-  if (ids.length > most) throw new Error(`this model's state is large: give a text of at most ${most} tokens to see it over time`);
+  if (ids.length > most)
+    throw new Error(`this model's state is large: give a text of at most ${most} tokens to see it over time`);
   const session = await start();
   for (const [place, id] of ids.entries()) {
     if (!wanted()) return [];
@@ -71,7 +72,9 @@ export async function statesOf(manifest: Manifest, { ids, start, wanted }: Readi
 function isWindow({ dims, values }: Entry): boolean {
   const [rows, columns] = dims.length > 1 ? dims.slice(-2) : [1, dims[0]];
   const moved = (place: number) =>
-    values[place].every((value, at) => at % (rows * columns) >= (rows - 1) * columns || value === values[place - 1][at + columns]);
+    values[place].every(
+      (value, at) => at % (rows * columns) >= (rows - 1) * columns || value === values[place - 1][at + columns],
+    );
   return rows > 1 && values.length > 1 && values.every((_, place) => place === 0 || moved(place));
 }
 
@@ -85,7 +88,13 @@ export function partsOf(entries: readonly Entry[]): Part[] {
     const of = layers > 1 ? dims.slice(1) : dims;
     const size = productOf(of);
     const named = (layer: number) => (layers > 1 ? `${whole}, ${layer + 1} of ${layers}` : whole);
-    return Array.from({ length: layers }, (_, layer) => ({ name: named(layer), entries: names, first: layer * size, size, dims: of }));
+    return Array.from({ length: layers }, (_, layer) => ({
+      name: named(layer),
+      entries: names,
+      first: layer * size,
+      size,
+      dims: of,
+    }));
   });
 }
 
@@ -106,9 +115,13 @@ export async function keptOf({ ids, start, wanted }: Reading, parts: readonly Pa
     found.forEach((kept, number) => {
       const { part } = kept;
       const old = channelsOf(part, before, 0);
-      const [now, without, half] = [0, 1 + number, 1 + parts.length + number].map((row) => channelsOf(part, after, row));
+      const [now, without, half] = [0, 1 + number, 1 + parts.length + number].map((row) =>
+        channelsOf(part, after, row),
+      );
       const [left, had] = [sizes(part, differences(now, without)), sizes(part, old)];
-      const others = half.flatMap((some, entry) => Array.from(some, (value, at) => value - (inHalf(at) ? without : now)[entry][at]));
+      const others = half.flatMap((some, entry) =>
+        Array.from(some, (value, at) => value - (inHalf(at) ? without : now)[entry][at]),
+      );
       const most = left.reduce((one, other) => Math.max(one, other), 0);
       kept.apart &&= others.every((value) => Math.abs(value) <= ROUNDING * most);
       kept.channels.push(left.map((size, channel) => size / had[channel]));

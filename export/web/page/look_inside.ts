@@ -67,14 +67,24 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const { length } = batch;
     const size = Number(input.dims[2]);
     const values: Tensor = { dtype: "float32", dims: [1, length, size], data: Float32Array.from(batch.features!) };
-    const inputs = new Map([[input.name, values], [mask.name, maskOf(length)]]);
+    const inputs = new Map([
+      [input.name, values],
+      [mask.name, maskOf(length)],
+    ]);
     const { images } = opened.about;
     const across = images ? images.width / images.patch : 1;
-    const name = (place: number) => (images ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1));
+    const name = (place: number) =>
+      images ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1);
     const patches = images ? "2·3 is the patch in row 2 and column 3." : "";
     const cut = length > MOST ? `Only the first ${MOST} positions are drawn; the model reads all ${length}.` : "";
     line.say(`${patches} ${cut}`.trim());
-    return { inputs, tokens: Array.from({ length: Math.min(MOST, length) }, (_, place) => name(place)), source: [], ids: [], sourceIds: [] };
+    return {
+      inputs,
+      tokens: Array.from({ length: Math.min(MOST, length) }, (_, place) => name(place)),
+      source: [],
+      ids: [],
+      sourceIds: [],
+    };
   }
 
   async function ofTokens(): Promise<Given> {
@@ -90,13 +100,20 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
 
   given.input.addEventListener("input", soon);
   void run(read);
-  const none = el("p", { class: "note" }, "This bundle has no taps. Exported with --taps attention,state it shows attention and hidden states here.");
+  const none = el(
+    "p",
+    { class: "note" },
+    "This bundle has no taps. Exported with --taps attention,state it shows attention and hidden states here.",
+  );
   return section("Inside the model", pad?.element ?? given.label, line, ...(taps ? [] : [none]), out);
 }
 
 function pair(name: string, mask: string, ids: readonly number[]): [string, Tensor][] {
   const tensor: Tensor = { dtype: "int64", dims: [1, ids.length], data: BigInt64Array.from(ids, BigInt) };
-  return [[name, tensor], [mask, maskOf(ids.length)]];
+  return [
+    [name, tensor],
+    [mask, maskOf(ids.length)],
+  ];
 }
 
 function maskOf(length: number): Tensor {
@@ -122,7 +139,12 @@ function hidden(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[]
     });
     const rows = some.map((name) => name.slice("state.".length));
     const columns = namesAlong(along, norms[0].length, names);
-    const drawn = matrix({ rows, columns, label: "norm of the hidden state", value: (row, column) => norms[row][column] });
+    const drawn = matrix({
+      rows,
+      columns,
+      label: "norm of the hidden state",
+      value: (row, column) => norms[row][column],
+    });
     const of = along === "M" ? " over the source" : "";
     return el("div", {}, el("h3", {}, `Norms of the hidden states after each layer${of}`), drawn);
   });

@@ -60,11 +60,18 @@ async function start(): Promise<void> {
   let shown = tab;
   const show = (place: number) => {
     const views = viewsOf(all[place], all, () => text);
-    const number = Math.max(0, views.findIndex(({ name }) => name === shown));
+    const number = Math.max(
+      0,
+      views.findIndex(({ name }) => name === shown),
+    );
     main.replaceChildren(tabs(views, number, (now) => (shown = views[now].name)));
   };
   if (all.length > 1) {
-    const chosen = choice("Model", bundles.map(({ name }) => name), show);
+    const chosen = choice(
+      "Model",
+      bundles.map(({ name }) => name),
+      show,
+    );
     document.getElementById("picker")!.append(el("div", { class: "fields" }, chosen.label));
   }
   // A view that is shown for the first time begins with what was typed last.

@@ -28,7 +28,11 @@ export function matrix({ rows, columns, label, value, most, of = ["row", "column
   const head = upright ? 18 : Math.min(NAME, 14 + 8 * Math.max(...columns.map((name) => name.length)));
   const side = Math.min(150, 14 + 8 * Math.max(...rows.map((name) => name.length)));
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": label });
-  const said = el("p", { class: "reading", "aria-live": "polite" }, "Point at a square, or use the arrow keys, for its number.");
+  const said = el(
+    "p",
+    { class: "reading", "aria-live": "polite" },
+    "Point at a square, or use the arrow keys, for its number.",
+  );
   let [row, column] = [0, 0];
 
   function draw(): void {
@@ -79,8 +83,13 @@ export function matrix({ rows, columns, label, value, most, of = ["row", "column
   }
 
   function read(): void {
-    const names = [[of[0], row, rows], [of[1], column, columns]] as const;
-    const at = names.map(([what, place, all]) => `${what} ${all[place] === String(place + 1) ? "" : `${place + 1} `}${all[place]}`);
+    const names = [
+      [of[0], row, rows],
+      [of[1], column, columns],
+    ] as const;
+    const at = names.map(
+      ([what, place, all]) => `${what} ${all[place] === String(place + 1) ? "" : `${place + 1} `}${all[place]}`,
+    );
     said.textContent = `${label}: ${at.join(", ")}: ${short(value(row, column))}`;
   }
 

@@ -17,7 +17,11 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   const translates = opened.kind === "translator";
   const masked = opened.kind === "masked";
   const source = area("Source", translates ? text : "", 2);
-  const given = area(translates ? "Target (empty: as the model writes it)" : "Text", translates ? "" : text || "1 2 3", 3);
+  const given = area(
+    translates ? "Target (empty: as the model writes it)" : "Text",
+    translates ? "" : text || "1 2 3",
+    3,
+  );
   const line = notice();
   const summary = el("p", { class: "summary", id: "surprise" });
   const heat = el("div", { class: "heat", id: "heat" });
@@ -34,7 +38,9 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
       [summary, heat, beside].forEach((shown) => shown.replaceChildren());
       return line.say("Type a text.");
     }
-    const { ids: found, note } = masked ? beginning(opened, given.input.value, mostScored(opened)) : prompt(opened, given.input.value, mostScored(opened));
+    const { ids: found, note } = masked
+      ? beginning(opened, given.input.value, mostScored(opened))
+      : prompt(opened, given.input.value, mostScored(opened));
     await score(wanted, translates ? [opened.model.tokenizer.bosId, ...(given.input.value ? found : [])] : found, note);
   }
 
@@ -61,18 +67,33 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
       const under = el("span", { class: "number" }, Number.isNaN(nats) ? "–" : nats.toFixed(1));
       const style = `--share:${(80 * shade).toFixed(0)}%`;
       const title = Number.isNaN(nats) ? "nothing before it" : `${nats.toFixed(3)} nats, ${percent(Math.exp(-nats))}`;
-      const token = el("button", { type: "button", class: "token", style, title, onclick: () => choose(place) }, el("span", {}, name), under);
+      const token = el(
+        "button",
+        { type: "button", class: "token", style, title, onclick: () => choose(place) },
+        el("span", {}, name),
+        under,
+      );
       return name.includes("↵") ? [token, el("br")] : [token];
     });
-    const after = el("button", { type: "button", class: "token after", onclick: () => choose(ids.length) }, el("span", {}, "?"), el("span", { class: "number" }, "next"));
+    const after = el(
+      "button",
+      { type: "button", class: "token after", onclick: () => choose(ids.length) },
+      el("span", {}, "?"),
+      el("span", { class: "number" }, "next"),
+    );
     heat.replaceChildren(...shown.flat(), ...(masked ? [] : [after]));
   }
 
   /** Shows what could stand at a place; each choice puts it there. */
   function choose(place: number): void {
-    [...heat.querySelectorAll(".token")].forEach((token, other) => token.setAttribute("aria-pressed", String(other === place)));
+    [...heat.querySelectorAll(".token")].forEach((token, other) =>
+      token.setAttribute("aria-pressed", String(other === place)),
+    );
     const here = at(place);
-    if (!here) return void beside.replaceChildren(el("p", { class: "note" }, "Nothing stands before the first token: the model says nothing of it."));
+    if (!here)
+      return void beside.replaceChildren(
+        el("p", { class: "note" }, "Nothing stands before the first token: the model says nothing of it."),
+      );
     // The last token of a masked model is the mask, which stands in no text.
     const names = largest(masked ? here.subarray(0, -1) : here, CHOICES).map((id) => ({
       name: piece(opened, ids.slice(0, place), id),

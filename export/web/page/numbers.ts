@@ -29,12 +29,20 @@ export function percent(share: number): string {
 /** A number in at most four digits, or with a prefix. */
 export function short(value: number): string {
   const size = Math.abs(value);
-  for (const [unit, name] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+  for (const [unit, name] of [
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ] as const) {
     if (size >= unit) return `${+(value / unit).toPrecision(3)} ${name}`;
   }
   return size && size < 1e-3 ? value.toExponential(1) : String(+value.toPrecision(3));
 }
 
 export function bytes(count: number): string {
-  return count < 1024 ? `${count} B` : count < 2 ** 20 ? `${(count / 1024).toFixed(1)} KiB` : `${(count / 2 ** 20).toFixed(1)} MiB`;
+  return count < 1024
+    ? `${count} B`
+    : count < 2 ** 20
+      ? `${(count / 1024).toFixed(1)} KiB`
+      : `${(count / 2 ** 20).toFixed(1)} MiB`;
 }

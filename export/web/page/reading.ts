@@ -20,7 +20,8 @@ export interface Read {
 export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
   const limit = Math.min(most, opened.manifest.max_seq_len ?? Infinity);
   if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
-  const whole = asRead(text), kept = wellFormed(whole.slice(-MOST_CHARACTERS * most));
+  const whole = asRead(text);
+  const kept = wellFormed(whole.slice(-MOST_CHARACTERS * most));
   const ids = opened.model.encode(kept);
   return cut(ids.length ? ids : [beginOf(opened.model.tokenizer)], limit, "last", kept.length < whole.length);
 }
@@ -29,7 +30,8 @@ export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
 export function beginning({ model, manifest, kind }: Opened, text: string, most = MOST_TOKENS): Read {
   const end = kind === "translator" ? [model.sourceTokenizer.eosId] : [];
   const limit = Math.min(most, manifest.max_source_len ?? Infinity) - end.length;
-  const whole = lineOf(text), kept = wellFormed(whole.slice(0, MOST_CHARACTERS * most));
+  const whole = lineOf(text);
+  const kept = wellFormed(whole.slice(0, MOST_CHARACTERS * most));
   if (!kept.trim()) throw new Error("give a text");
   const { ids, note } = cut(model.encodeSource(kept), limit, "first", kept.length < whole.length);
   return { ids: [...ids, ...end], note };
@@ -45,7 +47,9 @@ function idsOf(text: string, vocabulary: number): number[] {
   const wrong = words.find((word) => !/^[0-9]{1,9}$/.test(word) || Number(word) >= vocabulary);
   if (wrong === undefined && words.length) return words.map(Number);
   const got = wrong === undefined ? "none" : `"${wrong.slice(0, 60)}"`;
-  throw new Error(`this model has no tokenizer, and reads ids from 0 to ${vocabulary - 1}, such as "1 2 3"; got ${got}`);
+  throw new Error(
+    `this model has no tokenizer, and reads ids from 0 to ${vocabulary - 1}, such as "1 2 3"; got ${got}`,
+  );
 }
 
 /** A text as every program reads a file: without a byte-order mark, and with LF for CRLF (docs/verbs.md). */
@@ -89,5 +93,9 @@ function addedBy(model: Model, near: readonly number[], id: number): string {
 
 /** A text in which spaces and ends of lines can be seen. */
 export function seen(text: string): string {
-  return text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/[\u0000-\u001f\u007f]/g, "·");
+  return text
+    .replaceAll(" ", "␣")
+    .replaceAll("\n", "↵")
+    .replaceAll("\t", "⇥")
+    .replace(/[\u0000-\u001f\u007f]/g, "·");
 }

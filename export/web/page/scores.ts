@@ -22,7 +22,11 @@ export async function scoresOf({ model }: Opened, ids: readonly number[]): Promi
 }
 
 /** The same after each token of a target, which begins with bos. */
-export async function scoresOfTarget({ model }: Opened, source: number[], target: readonly number[]): Promise<Float64Array[]> {
+export async function scoresOfTarget(
+  { model }: Opened,
+  source: number[],
+  target: readonly number[],
+): Promise<Float64Array[]> {
   const session = model.session();
   await session.readSource([source]);
   const logits = [await session.prefill([target.slice(0, 1)])];
@@ -32,7 +36,8 @@ export async function scoresOfTarget({ model }: Opened, source: number[], target
 
 /** The likeliest target of a source, with bos before it and without eos. */
 export async function targetOf({ model, manifest }: Opened, source: number[]): Promise<number[]> {
-  const { bosId } = model.tokenizer, { stop_ids: stopIds } = manifest;
+  const { bosId } = model.tokenizer;
+  const { stop_ids: stopIds } = manifest;
   const session = model.session();
   await session.readSource([source]);
   const options = { maxNewTokens: manifest.seq_len, sampling: { temperature: 0 }, stopIds };

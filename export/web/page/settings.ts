@@ -37,7 +37,12 @@ export function settings(tokens = "200"): Settings {
     fields: el("div", { class: "fields" }, ...inputs.map(([, label]) => label)),
     read() {
       const topK = given["topK"].value.trim() === "" && given["topK"].validity.valid ? {} : { topK: number("topK") };
-      const sampling = { temperature: number("temperature"), ...topK, topP: number("topP"), seed: BigInt(number("seed")) };
+      const sampling = {
+        temperature: number("temperature"),
+        ...topK,
+        topP: number("topP"),
+        seed: BigInt(number("seed")),
+      };
       return { maxNewTokens: number("tokens"), sampling };
     },
   };

@@ -15,9 +15,20 @@ const FADELESS = 0.9999;
 
 /** The norms over time, and the entry that is chosen as a strip; `tokens` are those read. */
 export function statesView(entries: readonly Entry[], tokens: readonly string[], chosen: Chosen): HTMLElement[] {
-  const norms = entries.map(({ name, values }) => ({ name: said(name), points: overTokens(values.map((some) => norm(some)), 1) }));
+  const norms = entries.map(({ name, values }) => ({
+    name: said(name),
+    points: overTokens(
+      values.map((some) => norm(some)),
+      1,
+    ),
+  }));
   const place = el("div", { id: "strip" });
-  const entry = choice("Entry of the state", entries.map(({ name }) => said(name)), show, chosen);
+  const entry = choice(
+    "Entry of the state",
+    entries.map(({ name }) => said(name)),
+    show,
+    chosen,
+  );
 
   function show(): void {
     const { name, dims, values } = entries[entry.input.selectedIndex];
@@ -26,7 +37,14 @@ export function statesView(entries: readonly Entry[], tokens: readonly string[],
     const most = Math.max(...values.flatMap((some) => shown.map((channel) => Math.abs(some[channel]))));
     const key = "The stronger a square, the larger the number; a bar in it says that it is below zero.";
     place.replaceChildren(
-      matrix({ rows: shown.map((channel) => channelName(channel, dims)), columns: tokens, label: said(name), value, most, of: OF }),
+      matrix({
+        rows: shown.map((channel) => channelName(channel, dims)),
+        columns: tokens,
+        label: said(name),
+        value,
+        most,
+        of: OF,
+      }),
       el("p", { class: "note" }, `${which(shown.length, dims)} ${key}`),
     );
   }
@@ -34,7 +52,10 @@ export function statesView(entries: readonly Entry[], tokens: readonly string[],
   show();
   return [
     el("h3", {}, "The state over time"),
-    figures(lines(norms, "tokens read", "Norm of the state"), el("div", {}, el("div", { class: "fields" }, entry.label), place)),
+    figures(
+      lines(norms, "tokens read", "Norm of the state"),
+      el("div", {}, el("div", { class: "fields" }, entry.label), place),
+    ),
   ];
 }
 
@@ -43,7 +64,12 @@ export function keptView(kept: readonly Kept[], tokens: readonly string[], chose
   const all = kept.map(({ part, shares }) => ({ name: said(part.name), points: overTokens(shares, 2) }));
   const apart = kept.filter(({ channels }) => channels !== null);
   const place = el("div", { id: "kept-strip" });
-  const entry = choice("Entry, by channel", apart.map(({ part }) => said(part.name)), show, chosen);
+  const entry = choice(
+    "Entry, by channel",
+    apart.map(({ part }) => said(part.name)),
+    show,
+    chosen,
+  );
 
   function show(): void {
     const { part, channels } = apart[entry.input.selectedIndex];
@@ -53,7 +79,14 @@ export function keptView(kept: readonly Kept[], tokens: readonly string[], chose
     const value = (row: number, column: number) => channels![column][shown[row]];
     const rows = shown.map((channel) => channelName(channel, part.dims));
     const note = `${which(shown.length, part.dims)} Those that forget soonest stand first.`;
-    const drawn = matrix({ rows, columns: tokens.slice(1), label: `share kept of ${said(part.name)}`, value, most: 1, of: OF });
+    const drawn = matrix({
+      rows,
+      columns: tokens.slice(1),
+      label: `share kept of ${said(part.name)}`,
+      value,
+      most: 1,
+      of: OF,
+    });
     place.replaceChildren(drawn, el("p", { class: "note" }, note));
   }
 
@@ -66,7 +99,10 @@ export function keptView(kept: readonly Kept[], tokens: readonly string[], chose
     el("h3", {}, "What a token keeps of the state"),
     el("p", { class: "note" }, how),
     el("ul", { id: "kept" }, ...kept.map((one) => el("li", {}, sentence(one)))),
-    figures(lines(all, "token", "Share kept"), ...(apart.length ? [el("div", {}, el("div", { class: "fields" }, entry.label), place)] : [])),
+    figures(
+      lines(all, "token", "Share kept"),
+      ...(apart.length ? [el("div", {}, el("div", { class: "fields" }, entry.label), place)] : []),
+    ),
   ];
 }
 
@@ -77,7 +113,9 @@ function sentence({ part, shares, channels }: Kept): string {
     const share = mean(shares);
     return `${name}: a token keeps ${percent(share)} of its size: ${back(share)}. Its channels mix, so this is of the whole.`;
   }
-  const means = meansOf(channels).filter(Number.isFinite).sort((a, b) => a - b);
+  const means = meansOf(channels)
+    .filter(Number.isFinite)
+    .sort((a, b) => a - b);
   const middle = means[Math.floor(means.length / 2)];
   const range = `By channel ${tokensOf(means[0])} to ${tokensOf(means.at(-1)!)} tokens.`;
   return `${name}: a token keeps ${percent(middle)} of the state: ${back(middle)}. ${range}`;
@@ -99,7 +137,9 @@ function said(name: string): string {
 }
 
 function overTokens(values: readonly number[], first: number): [number, number][] {
-  return values.map((value, place): [number, number] => [place + first, value]).filter(([, value]) => Number.isFinite(value));
+  return values
+    .map((value, place): [number, number] => [place + first, value])
+    .filter(([, value]) => Number.isFinite(value));
 }
 
 /** At most so many of them as a strip has rows, evenly, with the first and the last. */

@@ -13,7 +13,11 @@ export function tabs(all: readonly Tab[], first: number, onShow: (place: number)
   const made = new Map<number, HTMLElement>();
   const panel = el("div", { role: "tabpanel", id: "panel" });
   const buttons = all.map((tab, place) =>
-    el("button", { type: "button", role: "tab", "aria-controls": "panel", id: `tab-${place}`, onclick: () => show(place) }, tab.name),
+    el(
+      "button",
+      { type: "button", role: "tab", "aria-controls": "panel", id: `tab-${place}`, onclick: () => show(place) },
+      tab.name,
+    ),
   );
   const list = el("div", { role: "tablist", "aria-label": "Views", onkeydown: move }, ...buttons);
 

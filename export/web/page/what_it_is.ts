@@ -28,7 +28,11 @@ export function whatItIsView(opened: Opened): HTMLElement {
     ["Commit", commit || "–"],
     ["Exported by", `seqlab ${seqlab}, torch ${torch}, onnxruntime ${onnxruntime}`],
   ];
-  const table = el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  const table = el(
+    "dl",
+    { class: "facts" },
+    ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]),
+  );
   const shown = [section("What it is", table)];
   if (manifest.state.length) shown.push(section("The state", stateChart([opened])));
   if (about.parts.length) shown.push(section("Parts", parts(about.parts)));
@@ -49,7 +53,11 @@ export function stateChart(all: readonly Opened[]): HTMLElement {
       const position = Math.round((eighth * longest) / 8);
       return [position, stateBytes(manifest, position) / 1024];
     });
-  return lines(all.map(({ about, manifest }) => ({ name: about.name, points: points(manifest) })), "position", "State of one text, KiB");
+  return lines(
+    all.map(({ about, manifest }) => ({ name: about.name, points: points(manifest) })),
+    "position",
+    "State of one text, KiB",
+  );
 }
 
 /** What is kept of a text after so many positions; of a source as long as those in training. */
@@ -61,7 +69,9 @@ export function stateBytes(manifest: Manifest, position: number): number {
 }
 
 function parts(all: readonly [string, number][]): HTMLElement {
-  const rows = all.map(([name, count]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, count.toLocaleString("en"))));
+  const rows = all.map(([name, count]) =>
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, count.toLocaleString("en"))),
+  );
   const head = el("tr", {}, el("th", { scope: "col" }, "part"), el("th", { scope: "col" }, "parameters"));
   return el("div", { class: "wide" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
 }

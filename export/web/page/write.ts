@@ -94,6 +94,18 @@ export function writeView(opened: Opened, text: string): HTMLElement {
   given.input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void write();
   });
-  const hint = el("p", { class: "note" }, "Ctrl + Enter writes. The same seed writes the same text in every runtime of this bundle.");
-  return section("Continue a text", given.label, chosen.fields, el("p", { class: "buttons" }, start, stop), line, out, hint);
+  const hint = el(
+    "p",
+    { class: "note" },
+    "Ctrl + Enter writes. The same seed writes the same text in every runtime of this bundle.",
+  );
+  return section(
+    "Continue a text",
+    given.label,
+    chosen.fields,
+    el("p", { class: "buttons" }, start, stop),
+    line,
+    out,
+    hint,
+  );
 }

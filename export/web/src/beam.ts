@@ -40,13 +40,15 @@ export async function beamSearch(
   prompts: readonly (readonly number[])[],
   options: BeamOptions,
 ): Promise<Hypothesis[][]> {
-  const settings = { beams: 1, lengthPenalty: 1, ...options }, { beams } = settings;
+  const settings = { beams: 1, lengthPenalty: 1, ...options };
+  const { beams } = settings;
   if (!(Number.isInteger(beams) && beams >= 1 && beams <= MOST_BEAMS)) {
     refuse(`beams must be from 1 to ${MOST_BEAMS}, got ${beams}`);
   }
   if (!Number.isFinite(settings.lengthPenalty)) refuse(`lengthPenalty must be finite, got ${settings.lengthPenalty}`);
   const rules = withDefaultRules(options.repetition);
-  const most = checkLengths(decoder, prompts, options.maxNewTokens), stops = new Set(options.stopIds);
+  const most = checkLengths(decoder, prompts, options.maxNewTokens);
+  const stops = new Set(options.stopIds);
   // All beams of a prompt begin with its logits and state: (B, V) to (B x K, V).
   const first = await decoder.prefill(prompts);
   const repeated = prompts.flatMap((_, row) => Array<number>(beams).fill(row));
@@ -117,7 +119,8 @@ class Search {
 
   /** As many continuations as can matter, the best first; of equal ones the earlier beam's, then the lower token's. */
   private best(logits: Tensor, firstRow: number): Candidate[] {
-    const most = this.beams * (1 + this.stops.size), vocabSize = logits.dims[1];
+    const most = this.beams * (1 + this.stops.size);
+    const vocabSize = logits.dims[1];
     const best: Candidate[] = [];
     this.scores.forEach((score, beam) => {
       if (score === -Infinity) return;

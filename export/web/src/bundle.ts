@@ -48,13 +48,15 @@ export class Bundle {
 
   static async open(files: Files, ort: Ort): Promise<Bundle> {
     const manifest = await checkedManifest(files);
-    const here = ort.env.versions.web ?? ort.env.versions.common, needed = manifest.min_onnxruntime;
+    const here = ort.env.versions.web ?? ort.env.versions.common;
+    const needed = manifest.min_onnxruntime;
     const [[major, minor], [least, leastMinor]] = [versionOf(here), versionOf(needed)];
     if (major < least || (major === least && minor < leastMinor)) {
       refuse(`this bundle needs onnxruntime ${needed}, here is onnxruntime-web ${here}`, "unsupported");
     }
     const opened = (info: GraphInfo | null) => (info === null ? null : Graph.open(ort, files, info, manifest.target));
-    const encoder = await opened(manifest.encoder), model = await opened(manifest.model);
+    const encoder = await opened(manifest.encoder);
+    const model = await opened(manifest.model);
     const step = await opened(manifest.step);
     const target = await loaded(files, manifest.tokenizer);
     const source = manifest.source_tokenizer === null ? target : await loaded(files, manifest.source_tokenizer);
@@ -78,7 +80,12 @@ export class Bundle {
       refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);
     }
     const [given, its_mask] = this.encoder.info.inputs;
-    return this.encoder.run(new Map([[given.name, inputs], [its_mask.name, mask]]));
+    return this.encoder.run(
+      new Map([
+        [given.name, inputs],
+        [its_mask.name, mask],
+      ]),
+    );
   }
 
   /** A batch's inputs, as the encoder takes them, or tokens, and their mask. */
@@ -87,7 +94,8 @@ export class Bundle {
     if (!(rows >= 1 && length >= 1 && rows * length <= 2 ** 31)) {
       refuse("a batch has at least one row and one token, and at most 2^31 tokens");
     }
-    const given = this.encoder?.info.inputs[0], dims = [rows, length];
+    const given = this.encoder?.info.inputs[0];
+    const dims = [rows, length];
     const features = given !== undefined && isFloat(given);
     if (features) dims.push(Number(given.dims.at(-1)));
     const numbers = (features ? batch.features : batch.tokens) ?? [];
@@ -121,8 +129,10 @@ export function padded(rows: readonly (readonly number[])[], what: string, side:
     if (row.length === 0) refuse(`${what} ${number} is empty; it needs at least one token`);
     checkIds(row, `${what} ${number}`);
   });
-  const width = Math.max(...rows.map((row) => row.length)), dims = [rows.length, width];
-  const tokens = filled("int64", dims, 0), mask = filled("bool", dims, 0);
+  const width = Math.max(...rows.map((row) => row.length));
+  const dims = [rows.length, width];
+  const tokens = filled("int64", dims, 0);
+  const mask = filled("bool", dims, 0);
   rows.forEach((row, number) => {
     const first = number * width + (side === "left" ? width - row.length : 0);
     tokens.data.set(row.map(BigInt) as never, first);

@@ -56,7 +56,8 @@ export class Decoder {
       name === "tokens" ? tokens : name === "pad_mask" ? mask : this.entry(graph, name, "state_"),
     ]);
     const outputs = await graph.run(new Map(given));
-    const logits = outputs.get("logits")!, length = tokens.dims[1];
+    const logits = outputs.get("logits")!;
+    const length = tokens.dims[1];
     outputs.delete("logits");
     checkDims(logits, [this.rows, length, this.vocabSize]);
     const state = new Map(this.state);
@@ -119,7 +120,8 @@ export class Decoder {
   private sharedRows(rows: readonly number[]): number[] {
     const entry = this.bundle.manifest.state.find(({ dims }) => dims[0] === "N");
     if (entry === undefined) return [];
-    const before = this.state.get(entry.name)!.dims[0], each = this.rows / before;
+    const before = this.state.get(entry.name)!.dims[0];
+    const each = this.rows / before;
     if (!Number.isInteger(each)) {
       refuse(`state entry ${entry.name} has ${before} rows, for ${this.rows} of the batch`, "damaged bundle");
     }

@@ -36,7 +36,8 @@ export function loadManifest(files: Files): Manifest {
 
 /** By name what is wrong with each file that is not as the manifest, or its seal, says, or is not listed. */
 export async function findDamage(files: Files, manifest: Manifest): Promise<Map<string, string>> {
-  const seal = files.get(SEAL_NAME), content = files.get(MANIFEST_NAME);
+  const seal = files.get(SEAL_NAME);
+  const content = files.get(MANIFEST_NAME);
   if (seal === undefined || content === undefined) return new Map([[SEAL_NAME, "it is missing"]]);
   if (new TextDecoder().decode(seal).split(/\s/)[0] !== (await sha256(content))) {
     return new Map([[MANIFEST_NAME, `its sha256 is not the one in ${SEAL_NAME}`]]);

@@ -33,7 +33,8 @@ export function checkLengths(
   prompts: readonly (readonly number[])[],
   given: number | undefined,
 ): number {
-  const most = given ?? MOST_NEW_TOKENS, longest = Math.max(0, ...prompts.map((prompt) => prompt.length));
+  const most = given ?? MOST_NEW_TOKENS;
+  const longest = Math.max(0, ...prompts.map((prompt) => prompt.length));
   if (!(Number.isInteger(most) && most >= 1)) refuse(`maxNewTokens must be at least 1, got ${most}`);
   const positions = decoder.bundle.manifest.max_seq_len;
   // The last new token is never read.
@@ -53,8 +54,10 @@ export async function generate(
   options: GenerateOptions,
   onToken?: OnToken,
 ): Promise<number[][]> {
-  const sampling = withDefaults(options.sampling ?? {}), rules = withDefaultRules(options.repetition);
-  const most = checkLengths(decoder, prompts, options.maxNewTokens), stops = new Set(options.stopIds);
+  const sampling = withDefaults(options.sampling ?? {});
+  const rules = withDefaultRules(options.repetition);
+  const most = checkLengths(decoder, prompts, options.maxNewTokens);
+  const stops = new Set(options.stopIds);
   const chosen: number[][] = prompts.map(() => []);
   let running = prompts.map((_, row) => row);
   let logits = await decoder.prefill(prompts);
@@ -93,7 +96,8 @@ export async function write(
     return text;
   }
   const { tokenizer } = decoder.bundle;
-  const stream = new TextStream(tokenizer), ids = tokenizer.encode(prompt);
+  const stream = new TextStream(tokenizer);
+  const ids = tokenizer.encode(prompt);
   const begun = ids.length > 0 ? ids : [beginOf(tokenizer)];
   await generate(decoder, [begun], { ...options, stopIds }, (_, token) => show(stream.push(token)));
   if ((await show(stream.finish())) === false) refuseCancelled();
@@ -106,7 +110,8 @@ function refuseCancelled(): never {
 
 /** The ids that a text writes, separated by spaces. */
 function readIds(text: string): number[] {
-  const words = wordsOf(text), wrong = words.find((word) => !/^[0-9]{1,9}$/.test(word));
+  const words = wordsOf(text);
+  const wrong = words.find((word) => !/^[0-9]{1,9}$/.test(word));
   if (words.length === 0 || wrong !== undefined) {
     const got = wrong === undefined ? "none" : `"${wrong.slice(0, 60)}"`;
     refuse(`this model has no tokenizer, and a prompt is ids, such as "5 6 7"; got ${got}`);

@@ -24,7 +24,7 @@ export class Graph {
     const options: InferenceSession.SessionOptions = {
       executionProviders: ["wasm"],
       logSeverityLevel: 3,
-      extra: { session: { load_model_format: "ONNX" } },  // whatever the file begins with
+      extra: { session: { load_model_format: "ONNX" } }, // whatever the file begins with
       externalData: weights === undefined ? [] : [{ path: WEIGHTS_NAME, data: weights }],
     };
     try {

@@ -7,7 +7,9 @@ import { refuse } from "./error.js";
 /** Graphs within graphs. */
 const DEEPEST = 8;
 /** The numbers of the fields in onnx.proto. */
-const MODEL = { graph: 7, functions: 25 }, GRAPH = { node: 1 }, NODE = { operator: 4, attribute: 5, domain: 7 };
+const MODEL = { graph: 7, functions: 25 };
+const GRAPH = { node: 1 };
+const NODE = { operator: 4, attribute: 5, domain: 7 };
 const ATTRIBUTE = { graph: 6, graphs: 11 };
 
 /** Refuses a graph that may never end: nodes of other operators than a target's, functions of its own, and graphs within
@@ -22,7 +24,8 @@ export function checkGraph(name: string, content: Uint8Array, target: keyof type
   };
 
   const readNode = (node: Uint8Array, depth: number): void => {
-    let operator = "", domain = "";
+    let operator = "";
+    let domain = "";
     const graphs: Uint8Array[] = [];
     for (const [number, value] of fieldsOf(node)) {
       if (number === NODE.operator) operator = new TextDecoder().decode(value);
@@ -42,7 +45,8 @@ export function checkGraph(name: string, content: Uint8Array, target: keyof type
   function* fieldsOf(message: Uint8Array): Generator<[number, Uint8Array]> {
     const reader = new Reader(message, () => wrong("is not what protobuf writes"));
     while (!reader.atEnd) {
-      const tag = Number(reader.number() & 0xffffffffn), kind = tag & 7;
+      const tag = Number(reader.number() & 0xffffffffn);
+      const kind = tag & 7;
       if (kind === 0) reader.number();
       else if (kind === 1 || kind === 5) reader.bytes(kind === 1 ? 8n : 4n);
       else if (kind === 2) yield [tag >>> 3, reader.bytes(reader.number())];

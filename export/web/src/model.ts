@@ -153,30 +153,37 @@ export class Session {
 
   /** The targets of source texts, which are read together: for each at most `beams`, the best first. */
   async translate(texts: readonly string[], options: TranslateOptions = {}): Promise<Translation[][]> {
-    const { tokenizer, sourceTokenizer, manifest } = this.bundle, { prefix = "", ...search } = options;
+    const { tokenizer, sourceTokenizer, manifest } = this.bundle;
+    const { prefix = "", ...search } = options;
     const sources = texts.map((text) => [...sourceTokenizer.encode(text), sourceTokenizer.eosId]);
-    const forced = tokenizer.encode(prefix), most = manifest.seq_len;
+    const forced = tokenizer.encode(prefix);
+    const most = manifest.seq_len;
     if (forced.length >= most) refuse(`the prefix has ${forced.length} tokens, a target at most ${most}; shorten it`);
     await this.readSource(sources);
     const prompt = [tokenizer.bosId, ...forced];
-    const found = await this.beamSearch(texts.map(() => prompt), {
-      ...search,
-      maxNewTokens: most - forced.length,
-      stopIds: manifest.stop_ids,
-    });
+    const found = await this.beamSearch(
+      texts.map(() => prompt),
+      {
+        ...search,
+        maxNewTokens: most - forced.length,
+        stopIds: manifest.stop_ids,
+      },
+    );
     const read = (hypothesis: Hypothesis) => tokenizer.decode([...forced, ...hypothesis.tokens]);
     return found.map((some) => some.map((hypothesis) => ({ text: read(hypothesis), hypothesis })));
   }
 
   /** The probabilities of a text's classes, or of those of each of its words. */
   async classify(text: string): Promise<Classes> {
-    const { bundle } = this, { length: classes } = bundle.manifest.labels;
+    const { bundle } = this;
+    const { length: classes } = bundle.manifest.labels;
     if (bundle.model !== null || classes === 0) refuse("classify reads texts: it needs a bundle with classes");
     const words = wordsOf(text);
     if (words.length === 0) refuse("the text is empty; give one with a word at least");
     const { tokens, mask } = padded([bundle.tokenizer.encode(text)], "text", "right");
     const logits: Tensor = (await bundle.encode(tokens, mask)).values().next().value!;
-    const [, length] = tokens.dims, tags = logits.dims.length === 3;
+    const [, length] = tokens.dims;
+    const tags = logits.dims.length === 3;
     if (tags && length !== words.length) {
       refuse(`the text has ${words.length} words and ${length} tokens; tags are of words`);
     }

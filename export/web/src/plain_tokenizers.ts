@@ -66,7 +66,11 @@ export class WordTokenizer extends KnownStrings {
     words: readonly string[],
     private readonly newlines: boolean,
   ) {
-    super(words, words.map((word) => (word === "\n" ? word : ` ${word}`)), " <unk>");
+    super(
+      words,
+      words.map((word) => (word === "\n" ? word : ` ${word}`)),
+      " <unk>",
+    );
   }
 
   protected override split(text: string): string[] {

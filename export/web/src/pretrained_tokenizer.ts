@@ -65,7 +65,8 @@ function tableOf({ model, added_tokens: added }: Described, vocabSize: number): 
   const byteOf = (letter: string) =>
     bytes.get(letter) ?? refuse(`its pretrained.json has the token "${letter}", which is no byte`, "damaged bundle");
   for (const [piece, id] of Object.entries(model.vocab)) table[id] = Uint8Array.from(piece, byteOf);
-  for (const { id, content, special } of added) table[id] = special ? new Uint8Array() : new TextEncoder().encode(content);
+  for (const { id, content, special } of added)
+    table[id] = special ? new Uint8Array() : new TextEncoder().encode(content);
   return table;
 }
 

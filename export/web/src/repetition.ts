@@ -38,7 +38,8 @@ function penalised(logit: number, penalty: number): number {
 
 /** The tokens that have followed the last n - 1 before. */
 function wouldRepeat(text: readonly number[], ngram: number): Set<number> {
-  const before = ngram - 1, found = new Set<number>();
+  const before = ngram - 1;
+  const found = new Set<number>();
   for (let end = before; end < text.length; ++end) {
     let same = true;
     for (let back = 1; same && back <= before; ++back) same = text[end - back] === text[text.length - back];

@@ -80,9 +80,11 @@ const WORD = 0xffffffffn;
 
 /** Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). */
 export function philox(counter: bigint[], key: bigint[]): bigint[] {
-  let [c0, c1, c2, c3] = counter, [k0, k1] = key;
+  let [c0, c1, c2, c3] = counter;
+  let [k0, k1] = key;
   for (let round = 0; round < 10; ++round) {
-    const low = 0xd2511f53n * c0, high = 0xcd9e8d57n * c2;
+    const low = 0xd2511f53n * c0;
+    const high = 0xcd9e8d57n * c2;
     [c0, c1, c2, c3] = [(high >> 32n) ^ c1 ^ k0, high & WORD, (low >> 32n) ^ c3 ^ k1, low & WORD];
     [k0, k1] = [(k0 + 0x9e3779b9n) & WORD, (k1 + 0xbb67ae85n) & WORD];
   }

@@ -52,7 +52,8 @@ function ofClass(root: Field, size: number, assets: ReadonlyMap<string, Uint8Arr
   if (name === "WordTokenizer") return new WordTokenizer(root.get("words").strings(), root.get("newlines").boolean());
   if (name === "SubwordTokenizer") return new SubwordTokenizer(asset("tokenizer.model"));
   if (name === "PretrainedTokenizer") {
-    const content = asset("pretrained.json"), id = (kind: string) => root.get(kind).int(-1);
+    const content = asset("pretrained.json");
+    const id = (kind: string) => root.get(kind).int(-1);
     return new PretrainedTokenizer(content, size, { padId: id("pad_id"), bosId: id("bos_id"), eosId: id("eos_id") });
   }
   const known = "ByteTokenizer, CharTokenizer, PretrainedTokenizer, SubwordTokenizer and WordTokenizer";

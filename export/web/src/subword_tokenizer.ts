@@ -31,7 +31,8 @@ class Stored {
   constructor(model: Uint8Array) {
     new PbfReader(model).readFields((tag, _, reader) => {
       if (tag === 1) this.pieces.push(reader.readMessage(ofPiece, { text: "", score: 0, type: NORMAL }));
-      if (tag === 2) reader.readMessage((tag) => void (tag === 3 && (this.byPairs = reader.readVarint() === BYTE_PAIRS)), null);
+      if (tag === 2)
+        reader.readMessage((tag) => void (tag === 3 && (this.byPairs = reader.readVarint() === BYTE_PAIRS)), null);
       if (tag === 3) reader.readMessage((tag) => this.readNormalizer(tag, reader), null);
     }, null);
   }
@@ -76,7 +77,10 @@ export class SubwordTokenizer extends Tokenizer {
     }
     const others = pieces.some(({ type }) => ![NORMAL, UNKNOWN, CONTROL, BYTE].includes(type));
     if (!byPairs || changesText.includes(true) || others || Object.keys(this.byteIds).length !== 256) {
-      refuse("this runtime's subwords are of byte pairs, with all bytes and no normalisation; give it ids", "unsupported");
+      refuse(
+        "this runtime's subwords are of byte pairs, with all bytes and no normalisation; give it ids",
+        "unsupported",
+      );
     }
   }
 

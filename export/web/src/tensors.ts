@@ -59,10 +59,14 @@ export function numbersOf(tensor: Tensor, first = 0, end = tensor.data.length): 
 
 /** How many tokens of a row are real, of the longest row of a mask (B, T). */
 export function mostReal(mask: Tensor): number {
-  const [rows, length] = mask.dims, real = numbersOf(mask);
+  const [rows, length] = mask.dims;
+  const real = numbersOf(mask);
   let most = 0;
   for (let row = 0; row < rows; ++row) {
-    most = Math.max(most, real.subarray(row * length, (row + 1) * length).reduce((sum, one) => sum + one, 0));
+    most = Math.max(
+      most,
+      real.subarray(row * length, (row + 1) * length).reduce((sum, one) => sum + one, 0),
+    );
   }
   return most;
 }
@@ -89,7 +93,9 @@ export function fromOrt(tensor: OrtTensor): Tensor {
 
 /** The number that IEEE 754's 16 bits are. */
 export function numberOfHalf(bits: number): number {
-  const exponent = (bits >> 10) & 31, fraction = bits & 1023, sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  const sign = bits & 0x8000 ? -1 : 1;
   if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (fraction + 1024) * 2 ** (exponent - 25));
 }
@@ -97,11 +103,14 @@ export function numberOfHalf(bits: number): number {
 /** The 16 bits nearest to a number, ties to even. */
 export function halfOf(number: number): number {
   if (Number.isNaN(number)) return 0x7e00;
-  const sign = number < 0 || Object.is(number, -0) ? 0x8000 : 0, size = Math.abs(number);
+  const sign = number < 0 || Object.is(number, -0) ? 0x8000 : 0;
+  const size = Math.abs(number);
   if (size >= 65520) return sign | 0x7c00;
   // Steps of the binade, the smallest of which is that of subnormal numbers; a carry makes the next binade's first.
   const exponent = Math.max(Math.floor(Math.log2(size)), -14);
-  const steps = size / 2 ** (exponent - 10), below = Math.floor(steps), rest = steps - below;
+  const steps = size / 2 ** (exponent - 10);
+  const below = Math.floor(steps);
+  const rest = steps - below;
   const rounded = below + (rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? 1 : 0);
   return sign | (rounded + (exponent + 14) * 1024);
 }

@@ -10,7 +10,11 @@ export type Places = ReadonlyMap<string, readonly number[]>;
  * Reads one more token of the only row. The new state has a row of what it is, and then one for each of `zeroed`: what
  * it would be had these numbers been zero before. The decoder goes on from what it is.
  */
-export async function stepWithout(decoder: Decoder, token: number, zeroed: readonly Places[]): Promise<ReadonlyMap<string, Tensor>> {
+export async function stepWithout(
+  decoder: Decoder,
+  token: number,
+  zeroed: readonly Places[],
+): Promise<ReadonlyMap<string, Tensor>> {
   const rows = [null, ...zeroed];
   decoder.select(rows.map(() => 0));
   rows.forEach((places, row) => {

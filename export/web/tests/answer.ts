@@ -35,7 +35,8 @@ function shown(tensor: Tensor) {
 /** The token of logits, which come as base64 of float64, and the logits after the rules. */
 function chosen(asked: Question) {
   const bytes = Uint8Array.from(Buffer.from(asked.choose, "base64"));
-  const logits = new Float64Array(bytes.buffer), rules = withDefaultRules(repetitionOf(asked));
+  const logits = new Float64Array(bytes.buffer);
+  const rules = withDefaultRules(repetitionOf(asked));
   applyRules(rules, asked.text, logits);
   return choose(logits, withDefaults(samplingOf(asked)), asked.step, asked.row);
 }
@@ -44,29 +45,36 @@ async function ofModel(model: Model, asked: Question): Promise<unknown> {
   const session = model.session();
   if (asked.batch) return shown(await model.run({ ...asked.batch, padMask: asked.batch.pad_mask }));
   if (asked.classify !== undefined) return session.classify(asked.classify);
-  if (asked.tap !== undefined) return Object.fromEntries([...(await model.tap(asked.tap))].map(([k, v]) => [k, shown(v)]));
+  if (asked.tap !== undefined)
+    return Object.fromEntries([...(await model.tap(asked.tap))].map(([k, v]) => [k, shown(v)]));
   if (asked.kept) {
     const reading = { ids: asked.kept, start: async () => model.session(), wanted: () => true };
     const kept = await keptOf(reading, partsOf(await statesOf(model.manifest, reading)));
     return kept.map(({ part, shares, channels }) => ({ name: part.name, shares, channels }));
   }
-  const repetition = repetitionOf(asked), { max_new_tokens: maxNewTokens, stop_ids: stopIds } = asked;
+  const repetition = repetitionOf(asked);
+  const { max_new_tokens: maxNewTokens, stop_ids: stopIds } = asked;
   if (asked.translate !== undefined) {
     const options = { beams: asked.beams, lengthPenalty: asked.length_penalty, repetition, prefix: asked.prefix };
     return (await session.translate(asked.translate, options)).map((some) => some.map(({ text }) => text));
   }
   if (asked.write !== undefined) {
     const pieces: string[] = [];
-    const text = await session.write(asked.write, { maxNewTokens, repetition, sampling: samplingOf(asked) }, (piece) => {
-      pieces.push(piece);
-      return pieces.length !== asked.cancel;
-    });
+    const text = await session.write(
+      asked.write,
+      { maxNewTokens, repetition, sampling: samplingOf(asked) },
+      (piece) => {
+        pieces.push(piece);
+        return pieces.length !== asked.cancel;
+      },
+    );
     return { text, pieces };
   }
   if (asked.sources) await session.readSource(asked.sources);
   if (asked.steps) {
     const found = [shown(await session.prefill(asked.prompts))];
-    for (const tokens of asked.steps) found.push((await answered(async () => shown(await session.step(tokens)))) as never);
+    for (const tokens of asked.steps)
+      found.push((await answered(async () => shown(await session.step(tokens)))) as never);
     return found;
   }
   if (asked.beams !== undefined) {

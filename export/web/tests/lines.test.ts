@@ -22,11 +22,30 @@ class Element {
 }
 
 Object.assign(globalThis, {
-  document: { createElement: (name: string) => new Element(name), createElementNS: (_: string, name: string) => new Element(name) },
+  document: {
+    createElement: (name: string) => new Element(name),
+    createElementNS: (_: string, name: string) => new Element(name),
+  },
 });
 
 test("null stands for what is not finite", () => {
-  const drawn = String(lines([{ name: "loss", points: [[1, 2], [2, null], [3, 1], [4, null]] }], "step", "Loss"));
+  const drawn = String(
+    lines(
+      [
+        {
+          name: "loss",
+          points: [
+            [1, 2],
+            [2, null],
+            [3, 1],
+            [4, null],
+          ],
+        },
+      ],
+      "step",
+      "Loss",
+    ),
+  );
   assert.match(drawn, / loss: not finite at 4/);
   assert.equal(drawn.match(/<circle/g)?.length, 2);
   assert.doesNotMatch(drawn, /NaN|null/);

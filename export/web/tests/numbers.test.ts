@@ -9,7 +9,13 @@ import { halfOf, numberOfHalf, takeRows, tensorOf } from "../src/tensors.js";
 
 test("each 16-bit float is the number that it says", () => {
   const known: [number, number][] = [
-    [0x0000, 0], [0x3c00, 1], [0xc000, -2], [0x7bff, 65504], [0x0400, 2 ** -14], [0x0001, 2 ** -24], [0x3555, 0.333251953125],
+    [0x0000, 0],
+    [0x3c00, 1],
+    [0xc000, -2],
+    [0x7bff, 65504],
+    [0x0400, 2 ** -14],
+    [0x0001, 2 ** -24],
+    [0x3555, 0.333251953125],
   ];
   for (const [bits, number] of known) assert.equal(numberOfHalf(bits), number);
   for (let bits = 0; bits < 2 ** 16; ++bits) {

@@ -12,7 +12,8 @@ function pieces(tokenizer: Tokenizer, ids: number[]): string[] {
 }
 
 test("a character of several bytes comes out whole", () => {
-  const tokenizer = new ByteTokenizer(), ids = tokenizer.encode("a\u{1F642}\ufeff");
+  const tokenizer = new ByteTokenizer();
+  const ids = tokenizer.encode("a\u{1F642}\ufeff");
   assert.deepEqual(pieces(tokenizer, ids), ["a", "", "", "", "\u{1F642}", "", "", "\ufeff", ""]);
   assert.deepEqual(pieces(tokenizer, ids.slice(0, 3)), ["a", "", "", "\ufffd"]);
   assert.deepEqual(pieces(tokenizer, [0xe2 + 3, 0x28 + 3, 1, 2]), ["", "\ufffd(", "", "", ""]);

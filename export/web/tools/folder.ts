@@ -7,5 +7,7 @@ import { join, relative, sep } from "node:path";
 export function filesOf(folder: string): Map<string, Uint8Array> {
   const paths = readdirSync(folder, { recursive: true, encoding: "utf8" }).map((name) => join(folder, name));
   const files = paths.filter((path) => statSync(path).isFile());
-  return new Map(files.map((path) => [relative(folder, path).split(sep).join("/"), new Uint8Array(readFileSync(path))]));
+  return new Map(
+    files.map((path) => [relative(folder, path).split(sep).join("/"), new Uint8Array(readFileSync(path))]),
+  );
 }

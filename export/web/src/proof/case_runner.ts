@@ -25,17 +25,27 @@ export class CaseRunner {
   }
 
   /** What counts of each output of an encoder that reads so many positions of the one text of a case in one call. */
-  async encodeInOneCall(text: Case, length: number, most: (output: TensorInfo) => number): Promise<Map<string, Float64Array>> {
-    const { tokens, mask } = this.inputsOf(text, [0], length), { outputs } = this.bundle.encoder!.info;
-    const found = await this.bundle.encode(tokens, mask), read = { ...text, length, mask: new Uint8Array(length).fill(1) };
-    return new Map(outputs.map((output) => [output.name, selected(found.get(output.name)!, output, read, most(output))]));
+  async encodeInOneCall(
+    text: Case,
+    length: number,
+    most: (output: TensorInfo) => number,
+  ): Promise<Map<string, Float64Array>> {
+    const { tokens, mask } = this.inputsOf(text, [0], length);
+    const { outputs } = this.bundle.encoder!.info;
+    const found = await this.bundle.encode(tokens, mask);
+    const read = { ...text, length, mask: new Uint8Array(length).fill(1) };
+    return new Map(
+      outputs.map((output) => [output.name, selected(found.get(output.name)!, output, read, most(output))]),
+    );
   }
 
   /** What counts of the logits of a decoder that does: some of all, of the last position, and of a step that follows. */
   async decodeInOneCall(text: Case, length: number, most: number): Promise<Map<string, Float64Array>> {
-    const tokens = this.golden.at(`${text.name}/tokens`, 1, text.length), decoder = await this.started(text.name, [0]);
+    const tokens = this.golden.at(`${text.name}/tokens`, 1, text.length);
+    const decoder = await this.started(text.name, [0]);
     const call = await this.read(decoder, false, text, tokens, [0], { first: 0, end: length });
-    const size = sizeOf(call.dims), last = size / length;
+    const size = sizeOf(call.dims);
+    const last = size / length;
     const parts = [spread(numbersOf(call), most), spread(numbersOf(call, size - last, size), most)];
     if (length < text.length) {
       const step = await this.read(decoder, true, text, tokens, [0], { first: length, end: length + 1 });
@@ -57,15 +67,24 @@ export class CaseRunner {
 
   /** What counts of each output after a long text. Of the logits of each call a part is taken: they are many. */
   async decodeLong(some: Case): Promise<ReadonlyMap<string, Float64Array>> {
-    const rows = allRows(some.rows), tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
-    const decoder = await this.started(some.name, rows), { info } = decoder.model;
+    const rows = allRows(some.rows);
+    const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
+    const decoder = await this.started(some.name, rows);
+    const { info } = decoder.model;
     const calls = callsOf("long", some, this.bundle.manifest.first_call);
     const most = Math.floor(MOST_NUMBERS / calls.length);
     const logits: number[] = [];
     for (const call of calls) {
       const found = await this.read(decoder, true, some, tokens, rows, call);
       const part = { name: "", rows: some.rows, length: call.end - call.first, mask: partOf(some, rows, call) };
-      logits.push(...selected(found, info.outputs.find(({ name }) => name === "logits")!, part, most));
+      logits.push(
+        ...selected(
+          found,
+          info.outputs.find(({ name }) => name === "logits")!,
+          part,
+          most,
+        ),
+      );
     }
     const take = (output: TensorInfo): Float64Array => {
       if (output.name === "logits") return Float64Array.from(logits);
@@ -76,10 +95,12 @@ export class CaseRunner {
 
   /** The logits of "whole/inputs", of which the golden file has all. */
   async whole(): Promise<Tensor> {
-    const [count, length] = this.golden.at("whole/inputs", null, null).dims, rows = allRows(count);
+    const [count, length] = this.golden.at("whole/inputs", null, null).dims;
+    const rows = allRows(count);
     const whole = { name: "whole", rows: count, length, mask: new Uint8Array(count * length).fill(1) };
     if (this.bundle.model === null) return (await this.encode(whole, rows)).get("logits")!;
-    const decoder = await this.started(whole.name, rows), inputs = this.golden.at("whole/inputs");
+    const decoder = await this.started(whole.name, rows);
+    const inputs = this.golden.at("whole/inputs");
     return this.read(decoder, false, whole, inputs, rows, { first: 0, end: length });
   }
 
@@ -104,8 +125,10 @@ export class CaseRunner {
   /** The encoder's inputs, as many positions of them: tokens (R, T) or features (R, T, F), and their mask (R, T). */
   private inputsOf(some: Case, rows: readonly number[], length = some.length): Rows {
     const { dims, values } = this.golden.at(`${some.name}/inputs`, some.rows, some.length);
-    const size = sizeOf(dims.slice(1)), taken = sizeOf(dims.slice(2)) * length;
-    const given = [rows.length, length, ...dims.slice(2)], inputs = new Float64Array(rows.length * taken);
+    const size = sizeOf(dims.slice(1));
+    const taken = sizeOf(dims.slice(2)) * length;
+    const given = [rows.length, length, ...dims.slice(2)];
+    const inputs = new Float64Array(rows.length * taken);
     rows.forEach((row, place) => inputs.set(values.subarray(row * size, row * size + taken), place * taken));
     return {
       tokens: tensorOf(this.bundle.encoder!.info.inputs[0].dtype, given, inputs),
@@ -122,7 +145,8 @@ export class CaseRunner {
     rows: readonly number[],
     call: Span,
   ): Promise<Tensor> {
-    const dims = [rows.length, call.end - call.first], ids: number[] = [];
+    const dims = [rows.length, call.end - call.first];
+    const ids: number[] = [];
     for (const row of rows) {
       ids.push(...tokens.values.subarray(row * some.length + call.first, row * some.length + call.end));
     }
@@ -143,7 +167,8 @@ function stateOf(decoder: Decoder, output: TensorInfo): Tensor {
 
 /** Logits (R, T, V) of calls that follow each other. */
 function joined(parts: readonly Tensor[]): Tensor {
-  const [rows, , vocabSize] = parts[0].dims, length = parts.reduce((sum, part) => sum + part.dims[1], 0);
+  const [rows, , vocabSize] = parts[0].dims;
+  const length = parts.reduce((sum, part) => sum + part.dims[1], 0);
   const whole = filled(parts[0].dtype, [rows, length, vocabSize], 0);
   let first = 0;
   for (const part of parts) {
@@ -158,15 +183,19 @@ function joined(parts: readonly Tensor[]): Tensor {
 
 /** These rows of a tensor. */
 export function takenRows(tensor: Tensor, rows: readonly number[]): Tensor {
-  const taken = filled(tensor.dtype, [rows.length, ...tensor.dims.slice(1)], 0), size = sizeOf(tensor.dims.slice(1));
-  rows.forEach((row, place) => taken.data.set(tensor.data.subarray(row * size, (row + 1) * size) as never, place * size));
+  const taken = filled(tensor.dtype, [rows.length, ...tensor.dims.slice(1)], 0);
+  const size = sizeOf(tensor.dims.slice(1));
+  rows.forEach((row, place) =>
+    taken.data.set(tensor.data.subarray(row * size, (row + 1) * size) as never, place * size),
+  );
   return taken;
 }
 
 /** Tensors of rows that follow each other, of the same sizes but for the rows. */
 export function stacked(parts: readonly Tensor[]): Tensor {
   const dims = [parts.reduce((sum, part) => sum + part.dims[0], 0), ...parts[0].dims.slice(1)];
-  if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join())) refuse("batches of a case have other sizes");
+  if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join()))
+    refuse("batches of a case have other sizes");
   const whole = filled(parts[0].dtype, dims, 0);
   let first = 0;
   for (const part of parts) {

@@ -22,8 +22,12 @@ const READERS: Record<string, [size: number, read: (view: DataView, place: numbe
 const HEADER = /^\{'descr': '([^']+)', 'fortran_order': False, 'shape': \(((?:\d+,? ?)*)\), \}\s*$/;
 const SUFFIX = ".npy";
 // Signatures and sizes of the zip format's records (PKWARE's APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16).
-const END = 0x06054b50, ENTRY = 0x02014b50, LOCAL = 0x04034b50;
-const END_SIZE = 22, ENTRY_SIZE = 46, LOCAL_SIZE = 30;
+const END = 0x06054b50;
+const ENTRY = 0x02014b50;
+const LOCAL = 0x04034b50;
+const END_SIZE = 22;
+const ENTRY_SIZE = 46;
+const LOCAL_SIZE = 30;
 
 export class GoldenFile {
   private readonly arrays = new Map<string, NpyArray>();
@@ -58,19 +62,24 @@ export class GoldenFile {
 
 /** The files of a zip by name. */
 function* entriesOf(content: Uint8Array): Generator<[string, Uint8Array]> {
-  const view = new DataView(content.buffer, content.byteOffset, content.byteLength), end = content.length - END_SIZE;
+  const view = new DataView(content.buffer, content.byteOffset, content.byteLength);
+  const end = content.length - END_SIZE;
   if (end < 0 || view.getUint32(end, true) !== END) refuse("the golden file is not a zip file");
-  let place = view.getUint32(end + 16, true), left = content.length;
+  let place = view.getUint32(end + 16, true);
+  let left = content.length;
   for (let count = view.getUint16(end + 10, true); count > 0; --count) {
     const damaged = (): never => refuse("the golden file is damaged");
     if (place + ENTRY_SIZE > content.length || view.getUint32(place, true) !== ENTRY) damaged();
-    const flags = view.getUint16(place + 8, true), method = view.getUint16(place + 10, true);
-    const packed = view.getUint32(place + 20, true), size = view.getUint32(place + 24, true);
+    const flags = view.getUint16(place + 8, true);
+    const method = view.getUint16(place + 10, true);
+    const packed = view.getUint32(place + 20, true);
+    const size = view.getUint32(place + 24, true);
     left -= size;
     if (method !== 0 || flags & 1 || packed !== size || left < 0) {
       refuse("the golden file is compressed, or would unpack to more than it is long");
     }
-    const nameSize = view.getUint16(place + 28, true), local = view.getUint32(place + 42, true);
+    const nameSize = view.getUint16(place + 28, true);
+    const local = view.getUint32(place + 42, true);
     const name = new TextDecoder().decode(content.subarray(place + ENTRY_SIZE, place + ENTRY_SIZE + nameSize));
     if (local + LOCAL_SIZE > content.length || view.getUint32(local, true) !== LOCAL) damaged();
     const first = local + LOCAL_SIZE + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
@@ -84,14 +93,22 @@ function parseNpy(content: Uint8Array, name: string): NpyArray {
   const view = new DataView(content.buffer, content.byteOffset, content.byteLength);
   const isNpy = content.length >= 12 && new TextDecoder("latin1").decode(content.subarray(1, 6)) === "NUMPY";
   if (!isNpy || content[0] !== 0x93) refuse(`${name} of the golden file does not begin as .npy files do`);
-  const begin = content[6] > 1 ? 12 : 10, size = content[6] > 1 ? view.getUint32(8, true) : view.getUint16(8, true);
+  const begin = content[6] > 1 ? 12 : 10;
+  const size = content[6] > 1 ? view.getUint32(8, true) : view.getUint16(8, true);
   const header = HEADER.exec(new TextDecoder("latin1").decode(content.subarray(begin, begin + size)));
   if (header === null) refuse(`the header of ${name} of the golden file is not as NumPy writes it`);
-  const [, type, shape] = header, data = begin + size, bytes = content.length - data;
-  const dims = shape.split(",").filter((dim) => dim.trim() !== "").map(Number);
+  const [, type, shape] = header;
+  const data = begin + size;
+  const bytes = content.length - data;
+  const dims = shape
+    .split(",")
+    .filter((dim) => dim.trim() !== "")
+    .map(Number);
   const count = dims.reduce((product, dim) => product * dim, 1);
   if (type.startsWith("<U") && dims.length === 0) return { dims, values: new Float64Array(), text: textOf(view, data) };
-  const [width, read] = Object.hasOwn(READERS, type) ? READERS[type] : refuse(`${name} of the golden file is of type ${type}`);
+  const [width, read] = Object.hasOwn(READERS, type)
+    ? READERS[type]
+    : refuse(`${name} of the golden file is of type ${type}`);
   if (count * width !== bytes) refuse(`${name} of the golden file has ${bytes} bytes, not ${count} x ${width}`);
   const values = Float64Array.from({ length: count }, (_, place) => read(view, data + place * width));
   return { dims, values, text: "" };

@@ -17,7 +17,9 @@ const MOST_IDS = 512;
  */
 export async function textDifference(files: Files, bundle: Bundle, place: string, golden: GoldenFile): Promise<string> {
   const name = golden.at(`${place}/class`).text;
-  const found = Field.of(files.get(`${place}/tokenizer.json`)!, "tokenizer.json").get("class").string();
+  const found = Field.of(files.get(`${place}/tokenizer.json`)!, "tokenizer.json")
+    .get("class")
+    .string();
   if (found !== name) return `it is a ${found}, and was a ${name}`;
   if ((await digestOfFiles(bundle.manifest.files, place)) !== digestAt(golden, `${place}/files`)) {
     return "its files are others than at export";
@@ -55,17 +57,20 @@ async function firstWrong(tokenizer: Tokenizer, place: string, golden: GoldenFil
 
 /** How the first prompt of the greedy text, or what is written after it, is another text. */
 function greedyDifference(tokenizer: Tokenizer, golden: GoldenFile): string {
-  const prompt = golden.at("greedy/prompt_0", null).values, ids = tokenizer.encode(golden.textOf("greedy/prompt_text"));
+  const prompt = golden.at("greedy/prompt_0", null).values;
+  const ids = tokenizer.encode(golden.textOf("greedy/prompt_text"));
   const read = (ids.length > 0 ? ids : [tokenizer.bosId]).slice(0, prompt.length);
   if (!same(read, prompt)) return "the prompt has other ids than at export";
-  const tokens = golden.at("greedy/tokens", null, null), written = Array.from(tokens.values.subarray(0, tokens.dims[1]));
+  const tokens = golden.at("greedy/tokens", null, null);
+  const written = Array.from(tokens.values.subarray(0, tokens.dims[1]));
   return tokenizer.decode(written) === golden.textOf("greedy/text") ? "" : "the greedy text is another one";
 }
 
 /** The sha256 of the length, as 4 bytes, and the bytes of every token. */
 async function digestOfTokens(tokenizer: Tokenizer): Promise<string> {
   const tokens = Array.from({ length: tokenizer.vocabSize }, (_, id) => tokenizer.bytesOf(id));
-  const all = new Uint8Array(tokens.reduce((size, token) => size + 4 + token.length, 0)), view = new DataView(all.buffer);
+  const all = new Uint8Array(tokens.reduce((size, token) => size + 4 + token.length, 0));
+  const view = new DataView(all.buffer);
   let place = 0;
   for (const token of tokens) {
     view.setUint32(place, token.length, true);
@@ -78,7 +83,14 @@ async function digestOfTokens(tokenizer: Tokenizer): Promise<string> {
 /** The sha256 of the lines "NAME SHA256" of a folder's files. */
 function digestOfFiles(files: Record<string, string>, place: string): Promise<string> {
   const names = Object.keys(files).filter((name) => name.startsWith(`${place}/`));
-  return sha256(new TextEncoder().encode(names.sort().map((name) => `${name} ${files[name]}\n`).join("")));
+  return sha256(
+    new TextEncoder().encode(
+      names
+        .sort()
+        .map((name) => `${name} ${files[name]}\n`)
+        .join(""),
+    ),
+  );
 }
 
 function digestAt(golden: GoldenFile, name: string): string {

@@ -33,7 +33,8 @@ export async function verify(
   onCheck?: (check: Check) => void,
   seconds = PROOF_SECONDS,
 ): Promise<Report> {
-  const manifest = loadManifest(files), version = ort.env.versions.web ?? ort.env.versions.common;
+  const manifest = loadManifest(files);
+  const version = ort.env.versions.web ?? ort.env.versions.common;
   const report = new Report(version, manifest.precision, onCheck);
   const damage = await findDamage(files, manifest);
   for (const name of new Set([...Object.keys(manifest.files), ...damage.keys()])) {
@@ -77,7 +78,8 @@ class Proof {
   async checkAll(): Promise<void> {
     const { encoder, model, manifest } = this.bundle;
     if (encoder !== null) {
-      const longest = manifest.max_source_len, groups = groupsOf(encoder.info);
+      const longest = manifest.max_source_len;
+      const groups = groupsOf(encoder.info);
       for (const [batch, some] of cellsOf(encoderCases(encoder.info, longest), longest)) {
         const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
         const encode = (rows: readonly number[]) => this.runner.encode(some, rows);
@@ -102,7 +104,8 @@ class Proof {
         const decode = async () => [await this.runner.decodeLong(some)];
         await this.checkValues("long", some.name, model.info, some.name, decode);
       }
-      const lengths = read.oneCallLengths(manifest.max_seq_len, manifest.first_call), most = numbersOfCall(lengths.length);
+      const lengths = read.oneCallLengths(manifest.max_seq_len, manifest.first_call);
+      const most = numbersOfCall(lengths.length);
       const decode = (text: Case, length: number) => this.runner.decodeInOneCall(text, length, most);
       const logits = groupsOf(model.info).filter(({ name }) => name === "logits");
       await this.checkLengths("long", "one call", logits, lengths, decode);
@@ -147,7 +150,8 @@ class Proof {
       this.report.add(kind, "in one call", "the golden file does not have it");
       return;
     }
-    const longest = lengths.at(-1)!, text = { name, rows: 1, length: longest, mask: new Uint8Array(longest).fill(1) };
+    const longest = lengths.at(-1)!;
+    const text = { name, rows: 1, length: longest, mask: new Uint8Array(longest).fill(1) };
     const begins = new Map<string, number>();
     for (const length of lengths) {
       const subject = `length ${length} in one call`;
@@ -162,7 +166,8 @@ class Proof {
       this.checkTime();
       for (const group of groups) {
         const errors = group.outputs.map((output) => {
-          const found = actual.get(output.name)!, begin = begins.get(output.name) ?? 0;
+          const found = actual.get(output.name)!;
+          const begin = begins.get(output.name) ?? 0;
           begins.set(output.name, begin + found.length);
           return errorsOf(found, this.golden.at(`${name}/${output.name}`).values, begin);
         });
@@ -212,12 +217,16 @@ class Proof {
   private async checkGreedy(): Promise<void> {
     const { golden, bundle } = this;
     // (R, T) tokens; of each the likeliest ones and their logits, (R, T, kept), the best first.
-    const tokens = golden.at("greedy/tokens", null, null), [rows, length] = tokens.dims;
-    const likeliest = golden.at("greedy/likeliest", rows, length, null), [, , kept] = likeliest.dims;
+    const tokens = golden.at("greedy/tokens", null, null);
+    const [rows, length] = tokens.dims;
+    const likeliest = golden.at("greedy/likeliest", rows, length, null);
+    const [, , kept] = likeliest.dims;
     const logits = golden.at("greedy/logits", rows, length, kept);
     const known = likeliest.values.every((token) => token >= 0 && token < bundle.manifest.vocab_size!);
     if (kept < 2 || !known) refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
-    const prompts = Array.from({ length: rows }, (_, row) => Array.from(golden.at(`greedy/prompt_${row}`, null).values));
+    const prompts = Array.from({ length: rows }, (_, row) =>
+      Array.from(golden.at(`greedy/prompt_${row}`, null).values),
+    );
     const steps = await this.writeGreedily(prompts, length);
     for (let row = 0; row < rows; ++row) {
       const different = steps.findIndex((step, place) => step[row].token !== tokens.values[row * length + place]);
@@ -225,10 +234,12 @@ class Proof {
         this.report.add("greedy", `prompt ${row}`, "");
         continue;
       }
-      const first = (row * length + different) * kept, reference = logits.values.subarray(first, first + kept);
+      const first = (row * length + different) * kept;
+      const reference = logits.values.subarray(first, first + kept);
       const ours = steps[different][row].logits;
       const errors = reference.map((logit, place) => Math.abs(ours[likeliest.values[first + place]] - logit));
-      const margin = reference[0] - reference[1], largest = Math.max(...errors);
+      const margin = reference[0] - reference[1];
+      const largest = Math.max(...errors);
       const found = `margin is ${margin.toExponential(2)} and the largest logit error ${largest.toExponential(2)}`;
       const note = `differs from token ${different} on, where the float64 ${found}`;
       this.report.take({ kind: "greedy", subject: `prompt ${row}`, ok: margin < 2 * largest, note });
@@ -236,8 +247,12 @@ class Proof {
   }
 
   /** At each step the token and the logits of each row; nothing ends a text. */
-  private async writeGreedily(prompts: number[][], length: number): Promise<{ token: number; logits: Float64Array }[][]> {
-    const decoder = new Decoder(this.bundle), steps: { token: number; logits: Float64Array }[][] = [];
+  private async writeGreedily(
+    prompts: number[][],
+    length: number,
+  ): Promise<{ token: number; logits: Float64Array }[][]> {
+    const decoder = new Decoder(this.bundle);
+    const steps: { token: number; logits: Float64Array }[][] = [];
     await this.runner.readSource(decoder, "greedy", read.allRows(prompts.length));
     for (let step = 0; step < length; ++step) {
       const last = steps.at(-1)?.map(({ token }) => token);
@@ -250,7 +265,8 @@ class Proof {
 
   /** Of one choice, where the golden file has all logits. */
   private async compareDistributions(): Promise<void> {
-    const [rows] = this.golden.at("whole/inputs", null, null).dims, expected = this.golden.at("whole/logits", rows);
+    const [rows] = this.golden.at("whole/inputs", null, null).dims;
+    const expected = this.golden.at("whole/logits", rows);
     const found = numbersOf(await this.runner.whole());
     this.report.divergence = divergenceOf(expected.values, found, expected.dims.at(-1)!);
   }
