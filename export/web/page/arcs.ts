@@ -14,10 +14,10 @@ export interface Arcs {
   /** Whether both are one text. */
   same: boolean;
   label: string;
-  value(row: number, column: number): number;
+  value: (row: number, column: number) => number;
   /** The token whose arcs are shown, null = all. */
   chosen: number | null;
-  choose(row: number | null): void;
+  choose: (row: number | null) => void;
 }
 
 /** Weaker ones are left out. */
@@ -101,7 +101,7 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     if (row >= 0 && row !== chosen) show(row);
   });
   drawing.addEventListener("keydown", (event) => {
-    const { key } = event as KeyboardEvent;
+    const { key } = event;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[key];
     if (key === "Escape") show(null);
     if (!step) return;

@@ -32,7 +32,7 @@ export interface Page {
 }
 
 export function page(): Page {
-  return JSON.parse(document.getElementById("page")!.textContent!) as Page;
+  return JSON.parse(document.getElementById("page")!.textContent) as Page;
 }
 
 /** The files of a bundle, by their paths. Their text is dropped, for it takes more room than they do. */
@@ -47,7 +47,7 @@ export function takeFiles(bundle: number): Files {
 
 /** The bytes that an element has as base64. */
 export function bytesOf(element: Element): Uint8Array<ArrayBuffer> {
-  const text = atob(element.textContent!.trim());
+  const text = atob(element.textContent.trim());
   const bytes = new Uint8Array(text.length);
   for (let place = 0; place < text.length; place++) bytes[place] = text.charCodeAt(place);
   return bytes;

@@ -43,9 +43,9 @@ const MOST_NUMBERS = 2 ** 23;
 /** What is to be read: `start` gives a session before its first token. */
 export interface Reading {
   ids: readonly number[];
-  start(): Promise<Session>;
+  start: () => Promise<Session>;
   /** Nothing is found where it is no longer. */
-  wanted(): boolean;
+  wanted: () => boolean;
 }
 
 /** The entries over a text; windows of the last tokens are none of them. */

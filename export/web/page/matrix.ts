@@ -10,7 +10,7 @@ export interface Matrix {
   columns: readonly string[];
   /** What it is of, such as "attention of ROW to COLUMN". */
   label: string;
-  value(row: number, column: number): number;
+  value: (row: number, column: number) => number;
   /** The darkest; where none is given, the largest of each row. */
   most?: number;
   /** What the names are of. */

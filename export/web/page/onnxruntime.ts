@@ -7,7 +7,7 @@ import { bytesOf } from "./embedded.js";
 const STILL = 25;
 
 export async function onnxruntime(): Promise<Ort> {
-  const code = document.getElementById("onnxruntime")!.textContent!;
+  const code = document.getElementById("onnxruntime")!.textContent;
   const place = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   const ort = (await import(place)) as Ort;
   URL.revokeObjectURL(place);

@@ -11,7 +11,7 @@ const SIZES = { bool: 1, int64: 8, float16: 2, float32: 4 };
 
 export function whatItIsView(opened: Opened): HTMLElement {
   const { manifest, about, files } = opened;
-  const { run_id, commit, seqlab, torch, onnxruntime } = manifest.provenance;
+  const { run_id: runId, commit, seqlab, torch, onnxruntime } = manifest.provenance;
   const all = [...files.values()].reduce((sum, file) => sum + file.length, 0);
   const facts: [string, string][] = [
     ["Bundle", `${about.name}, ${bytes(all)}`],
@@ -23,7 +23,7 @@ export function whatItIsView(opened: Opened): HTMLElement {
     ["Reads at most", manifest.model ? limit(manifest.max_seq_len) : limit(manifest.max_source_len)],
     ["Longest in training", `${manifest.seq_len} positions`],
     ["Opened in", `${opened.milliseconds.toFixed(0)} ms`],
-    ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${run_id})` : run_id || "–"],
+    ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${runId})` : runId || "–"],
     ["Data", about.run?.data ?? "–"],
     ["Commit", commit || "–"],
     ["Exported by", `seqlab ${seqlab}, torch ${torch}, onnxruntime ${onnxruntime}`],

@@ -79,11 +79,11 @@ export class Bundle {
     if (longest !== null && tokens > longest) {
       refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);
     }
-    const [given, its_mask] = this.encoder.info.inputs;
+    const [input, inputMask] = this.encoder.info.inputs;
     return this.encoder.run(
       new Map([
-        [given.name, inputs],
-        [its_mask.name, mask],
+        [input.name, inputs],
+        [inputMask.name, mask],
       ]),
     );
   }

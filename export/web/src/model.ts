@@ -203,6 +203,6 @@ export class Session {
 
 function softmax(logits: Float64Array): number[] {
   const powers = Array.from(logits, (logit) => Math.exp(logit - Math.max(...logits)));
-  const sum = powers.reduce((so_far, power) => so_far + power, 0);
+  const sum = powers.reduce((total, power) => total + power, 0);
   return powers.map((power) => power / sum);
 }

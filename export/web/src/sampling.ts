@@ -56,9 +56,9 @@ export function choose(logits: Float64Array, sampling: Required<Sampling>, step:
     sum += weight;
     cumulative.push(sum);
   }
-  const last = cumulative.findIndex((so_far) => so_far >= sampling.topP * sum);
+  const last = cumulative.findIndex((total) => total >= sampling.topP * sum);
   const point = uniform(BigInt(sampling.seed), step, row) * cumulative[last];
-  return order[cumulative.findIndex((so_far) => so_far > point)];
+  return order[cumulative.findIndex((total) => total > point)];
 }
 
 /** The `count` best tokens, the best first, of equal ones the lowest id first. */

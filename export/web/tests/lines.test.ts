@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { lines } from "../page/lines.js";
+import { lines, type Point } from "../page/lines.js";
 
 /** As much of an element as a chart takes, which shows as markup. */
 class Element {
@@ -28,32 +28,25 @@ Object.assign(globalThis, {
   },
 });
 
+function drawn(points: Point[]): string {
+  return (lines([{ name: "loss", points }], "step", "Loss") as unknown as Element).toString();
+}
+
 test("null stands for what is not finite", () => {
-  const drawn = String(
-    lines(
-      [
-        {
-          name: "loss",
-          points: [
-            [1, 2],
-            [2, null],
-            [3, 1],
-            [4, null],
-          ],
-        },
-      ],
-      "step",
-      "Loss",
-    ),
-  );
-  assert.match(drawn, / loss: not finite at 4/);
-  assert.equal(drawn.match(/<circle/g)?.length, 2);
-  assert.doesNotMatch(drawn, /NaN|null/);
-  const [, path] = drawn.match(/<polyline[^>]* points="([^"]*)"/)!;
-  assert.equal(path!.split(" ").length, 2);
+  const chart = drawn([
+    [1, 2],
+    [2, null],
+    [3, 1],
+    [4, null],
+  ]);
+  assert.match(chart, / loss: not finite at 4/);
+  assert.equal(chart.match(/<circle/g)?.length, 2);
+  assert.doesNotMatch(chart, /NaN|null/);
+  const [, path] = chart.match(/<polyline[^>]* points="([^"]*)"/)!;
+  assert.equal(path.split(" ").length, 2);
 });
 
 test("where nothing is finite it is said", () => {
-  assert.match(String(lines([{ name: "loss", points: [[1, null]] }], "step", "Loss")), /Loss: not finite\./);
-  assert.match(String(lines([{ name: "loss", points: [] }], "step", "Loss")), /Nothing was measured\./);
+  assert.match(drawn([[1, null]]), /Loss: not finite\./);
+  assert.match(drawn([]), /Nothing was measured\./);
 });
