@@ -1,34 +1,35 @@
-// Attention over the text itself: arcs from each token to those that it looks at, or lines from a target to its source.
+// Attention drawn over the text: arcs from each token to those that it attends to, or lines from target to source.
 
 import { bars } from "./bars.js";
 import { button, el, svg } from "./dom.js";
 import { largest, percent } from "./numbers.js";
 
 export interface Arcs {
-  /** What looks. */
+  /** Names of the queries. */
   rows: readonly string[];
-  /** What is looked at. */
+  /** Names of the keys that are drawn. */
   columns: readonly string[];
-  /** How much is looked at, also what is not drawn. */
+  /** The number of keys, including those that are not drawn. */
   length: number;
-  /** Whether both are one text. */
+  /** True if queries and keys are one text. */
   same: boolean;
   label: string;
   value: (row: number, column: number) => number;
-  /** The token whose arcs are shown, null = all. */
+  /** The query whose arcs are shown; null = all. */
   chosen: number | null;
   choose: (row: number | null) => void;
 }
 
-/** Weaker ones are left out. */
+/** The smallest weight that is drawn. */
 const LEAST = 0.01;
-/** Numbers beside a token that is chosen. */
+/** The most weights listed for a chosen token. */
 const LISTED = 8;
+/** Sizes in pixels. */
 const [FONT, LINE, GAP, EDGE] = [14, 26, 110, 12];
-/** No arc is higher. */
+/** The greatest height of an arc, in pixels. */
 const HIGHEST = 120;
 
-/** The pointer or the arrow keys choose a token, Escape all of them. */
+/** Draws the arcs. The pointer and the arrow keys choose a token, Escape all tokens. */
 export function arcs({ rows, columns, length, same, label, value, chosen, choose }: Arcs): HTMLElement {
   const [from, to] = [placed(rows), placed(columns)];
   const all = rows.flatMap((_, row) => columns.map((_, column) => ({ row, column, weight: value(row, column) })));
@@ -38,7 +39,7 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     return EDGE + Math.max(0, ...some.map(({ row, column }) => rise(from[row].middle, to[column].middle)));
   };
   const [above, below] = same ? [height(false), height(true)] : [EDGE, EDGE];
-  // Where the line of what is looked at begins, and that of what looks, which is the same of one text.
+  // Tops of the row of keys and the row of queries, which are one row if both are one text.
   const upper = above;
   const lower = same ? upper : upper + LINE + GAP;
   const size = { width: Math.max(from.at(-1)!.end, to.at(-1)!.end) + EDGE, height: lower + LINE + below };
@@ -131,7 +132,7 @@ interface Place {
   end: number;
 }
 
-/** Where names stand in a line, in pixels. */
+/** Positions of names in a row, in pixels. */
 function placed(names: readonly string[]): Place[] {
   const pen = document.createElement("canvas").getContext("2d")!;
   pen.font = `${FONT}px ${getComputedStyle(document.body).fontFamily}`;

@@ -1,4 +1,4 @@
-// What a model attends to: a layer's weights, of one head or the mean of all, as arcs over the text and as a matrix.
+// The attention of a layer, for one head or the mean of all, as arcs over the text and as a matrix.
 
 import { numbersOf, type TensorInfo, type Tensor } from "../src/index.js";
 import { arcs } from "./arcs.js";
@@ -6,7 +6,7 @@ import { choice, el, figures, type Chosen } from "./dom.js";
 import { matrix } from "./matrix.js";
 import { namesAlong, type Names } from "./names.js";
 
-/** `found` are taps by name, `infos` what the manifest says of them. */
+/** Shows the attention among the taps `found`, which the manifest describes in `infos`. */
 export function attentionView(
   found: ReadonlyMap<string, Tensor>,
   infos: readonly TensorInfo[],
@@ -56,7 +56,7 @@ export function attentionView(
     squares.replaceChildren(matrix({ ...of, most: 1 }));
   }
 
-  // Of a translation its alignment comes first.
+  // The alignment of a translation comes first.
   if (!chosen.has("Layer"))
     layer.input.selectedIndex = Math.max(
       0,

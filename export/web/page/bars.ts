@@ -1,4 +1,4 @@
-// Bars with their names and numbers: read without colour, and by a screen reader as a list.
+// Bars with names and numbers, legible without colour, and a list to a screen reader.
 
 import { el } from "./dom.js";
 import { percent } from "./numbers.js";
@@ -6,7 +6,7 @@ import { percent } from "./numbers.js";
 export interface Bar {
   name: string;
   share: number;
-  /** Makes the bar a button. */
+  /** If given, the bar is a button that calls it. */
   choose?: () => void;
 }
 

@@ -1,4 +1,4 @@
-// Compare: several bundles on the same text; those that write, with the same seed.
+// Compare: several bundles on one text, and language models with one seed.
 
 import { bars } from "./bars.js";
 import { classesOf } from "./classify.js";
@@ -13,7 +13,7 @@ import { stateChart } from "./what_it_is.js";
 import { speed, writeOn, type Written } from "./write.js";
 
 const CHOICES = 5;
-/** Points of a line, each the median of what is between it and the next. */
+/** The most points of a line, each the median of several steps. */
 const POINTS = 20;
 
 export function compareView(all: readonly Opened[], text: string): HTMLElement {
@@ -28,7 +28,7 @@ export function compareView(all: readonly Opened[], text: string): HTMLElement {
   return section("Compare", el("p", { class: "note" }, why));
 }
 
-/** The classes of one text, as it is typed. */
+/** Classifies one text with each model, as the text is typed. */
 function classifying(readers: readonly Opened[], text: string): HTMLElement {
   const given = area("Text to classify", text, 3);
   const columns = el("div", { class: "columns", id: "classified" });
@@ -126,7 +126,7 @@ function writing(writers: readonly Opened[], text: string): HTMLElement {
   );
 }
 
-/** Single steps are noisy. */
+/** Medians of consecutive steps, since single steps are noisy. */
 function medians(milliseconds: readonly number[]): [number, number][] {
   const size = Math.max(1, Math.ceil(milliseconds.length / POINTS));
   const starts = Array.from({ length: Math.ceil(milliseconds.length / size) }, (_, place) => place * size);

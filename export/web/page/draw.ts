@@ -1,4 +1,4 @@
-// Try it, of a model that reads features: an image that is drawn, or numbers, a class of all or a label of each position.
+// Try it, for a model of features: a drawn image or typed numbers get a class, or a label at each position.
 
 import { numbersOf } from "../src/index.js";
 import { labelled, ranked } from "./classify.js";

@@ -1,19 +1,20 @@
-// A small canvas to draw an image on, or lines of numbers: what a model of features reads.
+// The input of a model of features: a small canvas to draw an image on, or lines of numbers.
 
 import type { Batch } from "../src/index.js";
 import { area, button, el, settled } from "./dom.js";
 import type { Images } from "./embedded.js";
 import type { Opened } from "./opened.js";
 
+/** The longer side of the canvas, in pixels. */
 const SIDE = 224;
 
 export interface Drawing {
   element: HTMLElement;
-  /** Throws where the numbers are not ones that the model reads. */
+  /** Reads the input. Throws if the numbers do not fit the model. */
   read(): Batch;
 }
 
-/** `onChange` is called soon after something was drawn. */
+/** Makes the input that fits the bundle. `onChange` is called shortly after each change. */
 export function drawing(opened: Opened, onChange: () => void): Drawing {
   const { images } = opened.about;
   const features = Number(opened.manifest.encoder!.inputs[0].dims[2]);
@@ -43,7 +44,7 @@ function drawn(images: Images, features: number, onChange: () => void): Drawing 
     });
   }
 
-  /** Ink falls off with the distance from the stroke, as in a scan. */
+  /** Adds ink, which fades with the distance from the stroke, as in a scan. */
   function ink(x: number, y: number): void {
     for (let row = 0; row < height; row++) {
       for (let column = 0; column < width; column++) {
@@ -93,7 +94,7 @@ function drawn(images: Images, features: number, onChange: () => void): Drawing 
   };
 }
 
-/** The pixels (H, W), from 0 to 1, as the model was given images: scaled, in patches row by row, (T, F). */
+/** Turns pixels (H, W), from 0 to 1, into the features (T, F) of an image: scaled patches, row by row. */
 export function patches(pixels: Float32Array, images: Images, features: number): Float32Array {
   const { height, width, patch, scale, largest } = images;
   const found: number[] = [];

@@ -1,9 +1,9 @@
-// Lines over whole numbers, with their names at their ends.
+// A line chart over whole numbers, with a key.
 
 import { el, svg } from "./dom.js";
 import { short } from "./numbers.js";
 
-/** A value is null where it is not finite. */
+/** A position and its value; null = not finite. */
 export type Point = readonly [number, number | null];
 
 export interface Line {
@@ -23,7 +23,7 @@ function finite(points: readonly Point[]): (readonly [number, number])[] {
   return points.filter((point): point is readonly [number, number] => point.every(Number.isFinite));
 }
 
-/** A chart; which line is which is told by its dashes and by the list below, too. */
+/** Draws the chart. Lines differ in colour and in dashes, and the key gives their last values. */
 export function lines(all: readonly Line[], x: string, y: string): HTMLElement {
   const points = all.flatMap((line) => finite(line.points));
   if (!points.length) {

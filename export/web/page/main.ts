@@ -1,4 +1,4 @@
-// The page: opens the bundles that are in it, and shows one in its views.
+// The page: it opens its bundles and shows one of them in several views.
 
 import { classifyView } from "./classify.js";
 import { compareView } from "./compare.js";
@@ -74,7 +74,7 @@ async function start(): Promise<void> {
     );
     document.getElementById("picker")!.append(el("div", { class: "fields" }, chosen.label));
   }
-  // A view that is shown for the first time begins with what was typed last.
+  // A view begins, when first shown, with the text that was typed last.
   main.addEventListener("input", ({ target }) => {
     if (target instanceof HTMLTextAreaElement && target === main.querySelector("textarea")) text = target.value;
   });

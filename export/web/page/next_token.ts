@@ -1,4 +1,4 @@
-// Next token: how surprised the model is by each token of a text, and what else could stand at each place.
+// Next token: the model's surprise at each token of a text, and the likeliest tokens at each place.
 
 import { bars } from "./bars.js";
 import { area, el, latest, notice, section, settled } from "./dom.js";
@@ -8,9 +8,9 @@ import { beginning, piece, pieces, prompt, textOf } from "./reading.js";
 import { mostScored, scoresOf, scoresOfTarget, targetOf } from "./scores.js";
 
 const CHOICES = 10;
-/** Tokens that are written after one was changed. */
+/** The most tokens written after a changed one. */
 const GOES_ON = 40;
-/** The surprise, in nats, that has the darkest shade: a chance of 1 in 400. */
+/** The surprise with the darkest shade, in nats: a probability of 1 in 400. */
 const DARKEST = 6;
 
 export function nextTokenView(opened: Opened, text: string): HTMLElement {
@@ -30,7 +30,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   let scores: Float64Array[] = [];
   const run = latest(line);
 
-  /** The scores of what stands at a place, where there are some: a language model has none of its first token. */
+  /** Log-probabilities at a place. A language model has none for its first token. */
   const at = (place: number) => scores[masked ? place : place - 1];
 
   async function read(wanted: () => boolean): Promise<void> {
@@ -84,7 +84,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
     heat.replaceChildren(...shown.flat(), ...(masked ? [] : [after]));
   }
 
-  /** Shows what could stand at a place; each choice puts it there. */
+  /** Shows the likeliest tokens at a place, each a button that puts it there. */
   function choose(place: number): void {
     [...heat.querySelectorAll(".token")].forEach((token, other) =>
       token.setAttribute("aria-pressed", String(other === place)),
@@ -94,7 +94,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
       return void beside.replaceChildren(
         el("p", { class: "note" }, "Nothing stands before the first token: the model says nothing of it."),
       );
-    // The last token of a masked model is the mask, which stands in no text.
+    // The last token of a masked model is the mask, which no text contains.
     const names = largest(masked ? here.subarray(0, -1) : here, CHOICES).map((id) => ({
       name: piece(opened, ids.slice(0, place), id),
       share: Math.exp(here[id]),
@@ -114,7 +114,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
     await score(wanted, fits);
   }
 
-  /** A text with the likeliest tokens after it. */
+  /** Continues a text greedily. */
   async function goneOn(begun: number[]): Promise<number[]> {
     const limit = opened.manifest.max_seq_len ?? Infinity;
     const most = Math.min(GOES_ON, limit - begun.length + 1);

@@ -1,4 +1,4 @@
-// The proof, by a button: what `seqlab verify` checks, checked in this page.
+// The proof, at the press of a button: the checks of `seqlab verify`, in this page.
 
 import { verify, type Check } from "../src/index.js";
 import { button, el, notice, section } from "./dom.js";
@@ -39,7 +39,7 @@ export function proof({ files, ort }: Opened): HTMLElement {
   return section("The proof", el("p", { class: "note" }, what), el("p", { class: "buttons" }, start), line, out);
 }
 
-/** A line a kind of check, with the cell that is nearest to its limit. */
+/** A row for each kind of check, with the cell nearest to its limit. */
 function table(checks: readonly Check[]): HTMLElement {
   const kinds = [...new Set(checks.map((check) => check.kind))];
   const rows = kinds.map((kind) => {

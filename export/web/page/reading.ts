@@ -1,22 +1,22 @@
-// Texts as the tokens that a model reads, no more of them than a page should, and tokens as what can be seen.
+// Texts as tokens, no more than a page should read, and tokens as visible text.
 
 import { beginOf, type Model } from "../src/index.js";
 import type { Opened } from "./opened.js";
 
-/** Beyond so many tokens a view is slow to compute and not to be read. */
+/** The most tokens of a view, beyond which it is slow and illegible. */
 export const MOST_TOKENS = 512;
-/** A text is cut to so many characters for each token that is read, before it is cut into tokens. */
+/** The most characters per token; a longer text is cut before it is encoded. */
 const MOST_CHARACTERS = 16;
-/** How many tokens before one decide how it is written. */
+/** The number of preceding tokens that decide the spelling of a token. */
 const NEAR = 6;
 
 export interface Read {
   ids: number[];
-  /** What was left out, in a sentence; empty if nothing was. */
+  /** A sentence if tokens were left out, or else empty. */
   note: string;
 }
 
-/** The last tokens of a prompt; an empty one begins a document. */
+/** The last tokens of a prompt; an empty prompt begins a document. */
 export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
   const limit = Math.min(most, opened.manifest.max_seq_len ?? Infinity);
   if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
@@ -26,7 +26,7 @@ export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
   return cut(ids.length ? ids : [beginOf(opened.model.tokenizer)], limit, "last", kept.length < whole.length);
 }
 
-/** The first tokens of a text of which something is said, or of a source, which ends with eos. */
+/** The first tokens of a text to classify, or of a source, which ends with eos. */
 export function beginning({ model, manifest, kind }: Opened, text: string, most = MOST_TOKENS): Read {
   const end = kind === "translator" ? [model.sourceTokenizer.eosId] : [];
   const limit = Math.min(most, manifest.max_source_len ?? Infinity) - end.length;
@@ -57,27 +57,27 @@ export function asRead(text: string): string {
   return text.replace(/^\ufeff/, "").replaceAll("\r\n", "\n");
 }
 
-/** The same of a text of which something is said: without the end of its last line. */
+/** The same for a text to classify, without the newline at its end. */
 export function lineOf(text: string): string {
   return asRead(text).replace(/\n$/, "");
 }
 
-/** Half of a pair of surrogates is no character. */
+/** Replaces lone surrogates, which are no characters. */
 export function wellFormed(text: string): string {
   return text.replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
-/** The text of ids; of a model without a tokenizer, the ids. */
+/** The text of ids, or the ids themselves if the model has no tokenizer. */
 export function textOf({ model, kind }: Opened, ids: readonly number[]): string {
   return kind === "speller" ? ids.join(" ") : model.decode(ids);
 }
 
-/** What each token of a text adds to it, where it can be seen. */
+/** The visible text that each token adds. */
 export function pieces(opened: Opened, ids: readonly number[]): string[] {
   return ids.map((id, place) => piece(opened, ids.slice(Math.max(0, place - NEAR), place), id));
 }
 
-/** The same of a token that could come next. */
+/** The visible text that a token would add after the tokens `before`. */
 export function piece({ model, manifest, kind }: Opened, before: readonly number[], id: number): string {
   if (kind === "speller") return String(id);
   if (kind === "features") return String(id + 1);
@@ -91,7 +91,7 @@ function addedBy(model: Model, near: readonly number[], id: number): string {
   return model.decode([...near, id]).slice(near.length ? model.decode(near).length : 0);
 }
 
-/** A text in which spaces and ends of lines can be seen. */
+/** Makes spaces, newlines and control characters visible. */
 export function seen(text: string): string {
   return text
     .replaceAll(" ", "␣")

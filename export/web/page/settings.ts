@@ -1,11 +1,11 @@
-// How a text is to be written: the fields, and their values as the runtime takes them.
+// The fields of the options of generation, and their values as the runtime takes them.
 
 import type { GenerateOptions } from "../src/index.js";
 import { el, field } from "./dom.js";
 
 export interface Settings {
   fields: HTMLElement;
-  /** Throws where a value is not accepted, naming it. */
+  /** Reads the fields. Throws an error that names the field if a value is not accepted. */
   read(): GenerateOptions;
 }
 

@@ -1,19 +1,20 @@
-// A recurrence's state over a text, shown: its norm, its channels as a strip, and what each token keeps of it.
+// The view of a recurrence's state over a text: its norm, its channels as a strip, and the share that each token keeps.
 
+import { sizeOf } from "../src/tensors.js";
 import { choice, el, figures, type Chosen } from "./dom.js";
-import { mean, meansOf, productOf, reach, type Entry, type Kept } from "./kept.js";
+import { mean, meansOf, reach, type Entry, type Kept } from "./kept.js";
 import { lines } from "./lines.js";
 import { matrix } from "./matrix.js";
 import { norm, percent, short } from "./numbers.js";
 
-/** Rows of a strip: with more nothing is to be read. */
+/** The most rows of a legible strip. */
 const MOST_ROWS = 32;
-/** What a strip's rows and columns are. */
+/** Names of a strip's axes. */
 const OF: [string, string] = ["channel", "token"];
-/** A share from which rounding does not tell how slowly it fades. */
+/** The share from which rounding hides how slowly it fades. */
 const FADELESS = 0.9999;
 
-/** The norms over time, and the entry that is chosen as a strip; `tokens` are those read. */
+/** Norms over time, and the chosen entry as a strip. `tokens` names the tokens that were read. */
 export function statesView(entries: readonly Entry[], tokens: readonly string[], chosen: Chosen): HTMLElement[] {
   const norms = entries.map(({ name, values }) => ({
     name: said(name),
@@ -59,7 +60,7 @@ export function statesView(entries: readonly Entry[], tokens: readonly string[],
   ];
 }
 
-/** What each token keeps, in words, as lines, and by channel as a strip, where the channels do not mix. */
+/** The share that each token keeps, in words, as lines and, if channels do not mix, by channel as a strip. */
 export function keptView(kept: readonly Kept[], tokens: readonly string[], chosen: Chosen): HTMLElement[] {
   const all = kept.map(({ part, shares }) => ({ name: said(part.name), points: overTokens(shares, 2) }));
   const apart = kept.filter(({ channels }) => channels !== null);
@@ -106,7 +107,7 @@ export function keptView(kept: readonly Kept[], tokens: readonly string[], chose
   ];
 }
 
-/** Of the channel in the middle, where each has a share of its own, else of all. */
+/** Describes the median channel, or the whole part if its channels mix. */
 function sentence({ part, shares, channels }: Kept): string {
   const name = said(part.name);
   if (!channels) {
@@ -130,7 +131,7 @@ function tokensOf(share: number): string {
   return `${share < FADELESS ? "" : "over "}${count < 10 ? count.toFixed(1) : short(Math.round(count))}`;
 }
 
-/** `0_h` as "layer 1, h". */
+/** Spells out an entry's name: `0_h` becomes "layer 1, h". */
 function said(name: string): string {
   const [, layer, rest] = /^(\d+)_(.*)$/.exec(name) ?? [];
   return layer === undefined ? name : `layer ${Number(layer) + 1}, ${rest}`;
@@ -142,19 +143,19 @@ function overTokens(values: readonly number[], first: number): [number, number][
     .filter(([, value]) => Number.isFinite(value));
 }
 
-/** At most so many of them as a strip has rows, evenly, with the first and the last. */
+/** Picks evenly, the first and the last included, at most as many as a strip has rows. */
 function evenly(all: readonly number[]): number[] {
   if (all.length <= MOST_ROWS) return [...all];
   return Array.from({ length: MOST_ROWS }, (_, row) => all[Math.round((row * (all.length - 1)) / (MOST_ROWS - 1))]);
 }
 
 function which(shown: number, dims: readonly number[]): string {
-  const all = productOf(dims);
+  const all = sizeOf(dims);
   const named = dims.filter((dim) => dim > 1).length > 1 ? ", named by their places in each dimension" : "";
   return `${shown < all ? `${shown} of ${all} channels, evenly chosen` : `All ${all} channels`}${named}.`;
 }
 
-/** Its place, from 1, in each dimension that has several. */
+/** The place of a channel, from 1, in each dimension larger than 1. */
 function channelName(channel: number, dims: readonly number[]): string {
   const places: number[] = [];
   for (const dim of dims.filter((size) => size > 1).reverse()) {

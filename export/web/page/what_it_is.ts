@@ -1,4 +1,4 @@
-// What it is: parts, precision, the state's size, where it comes from, and the proof.
+// What it is: parts, precision, the size of the state, provenance, and the proof.
 
 import type { Manifest } from "../src/index.js";
 import { el, section } from "./dom.js";
@@ -45,7 +45,7 @@ function limit(length: number | null): string {
   return length === null ? "any length" : `${length} positions`;
 }
 
-/** Attention's cache grows with what was read, a recurrence's state does not. */
+/** A chart of the state's size: an attention's cache grows with the text, a recurrence's state does not. */
 export function stateChart(all: readonly Opened[]): HTMLElement {
   const longest = Math.max(...all.map(({ manifest }) => 2 * manifest.seq_len));
   const points = (manifest: Manifest) =>
@@ -60,7 +60,7 @@ export function stateChart(all: readonly Opened[]): HTMLElement {
   );
 }
 
-/** What is kept of a text after so many positions; of a source as long as those in training. */
+/** The size of the state of one text after `position` positions, in bytes, for a source as long as in training. */
 export function stateBytes(manifest: Manifest, position: number): number {
   const sizes: Record<string, number> = { B: 1, N: 1, S: position, M: manifest.seq_len, C: manifest.max_seq_len ?? 0 };
   const count = ({ dims, dtype }: Manifest["state"][number]) =>

@@ -1,4 +1,4 @@
-// A bundle that was opened: its manifest, graphs and tokenizers.
+// An open bundle: its manifest, graphs and tokenizers.
 
 import { refuse, sentenceOf } from "./error.js";
 import { checkedManifest, type Files } from "./files.js";
@@ -9,7 +9,7 @@ import { loadTokenizer } from "./stored_tokenizer.js";
 import { filled, mostReal, sizeOf, tensorOf, type Ort, type Tensor } from "./tensors.js";
 import type { Tokenizer } from "./tokenizer.js";
 
-/** Rows of one length. A bundle reads either tokens or features. */
+/** Rows of equal length. A bundle reads either tokens or features. */
 export interface Batch {
   /** B */
   rows: number;
@@ -19,7 +19,7 @@ export interface Batch {
   tokens?: ArrayLike<number>;
   /** (B, T, F) */
   features?: ArrayLike<number>;
-  /** (B, T), 1 = real, 0 = not; none = all are. A row's real tokens stand together. */
+  /** (B, T), 1 = real, 0 = padding; all real by default. The real tokens of a row are contiguous. */
   padMask?: ArrayLike<number>;
 }
 
@@ -29,7 +29,7 @@ export interface Rows {
   mask: Tensor;
 }
 
-/** A tokenizer, or why there is none. */
+/** A tokenizer, or the reason why there is none. */
 type MaybeTokenizer = Tokenizer | string;
 
 export class Bundle {
@@ -88,7 +88,7 @@ export class Bundle {
     );
   }
 
-  /** A batch's inputs, as the encoder takes them, or tokens, and their mask. */
+  /** Tensors of a batch: the encoder's input, or else tokens, and the mask. */
   read(batch: Batch): Rows {
     const { rows, length } = batch;
     if (!(rows >= 1 && length >= 1 && rows * length <= 2 ** 31)) {
@@ -109,7 +109,7 @@ export class Bundle {
     return { tokens: tensorOf(dtype, dims, numbers), mask: tensorOf("bool", [rows, length], mask) };
   }
 
-  /** What happens inside the model while it reads inputs, as the manifest's `taps` names them. */
+  /** Attention weights and hidden states by name, for inputs by the names in the manifest's `taps`. */
   async tap(inputs: ReadonlyMap<string, Tensor>): Promise<Map<string, Tensor>> {
     const info = this.manifest.taps;
     if (info === null) refuse("this bundle has no taps; export it with --taps attention,state");
@@ -122,7 +122,7 @@ export class Bundle {
   }
 }
 
-/** Rows of any lengths as one tensor. */
+/** Pads rows of any lengths to one tensor. */
 export function padded(rows: readonly (readonly number[])[], what: string, side: "left" | "right"): Rows {
   if (rows.length === 0) refuse(`there is no ${what}; give at least one`);
   rows.forEach((row, number) => {

@@ -1,11 +1,11 @@
-// A chart draws finite numbers only, and says of the others that they are not.
+// A chart draws only finite numbers, and names those that are not.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { lines, type Point } from "../page/lines.js";
 
-/** As much of an element as a chart takes, which shows as markup. */
+/** As much of an element as a chart uses, with its markup as a string. */
 class Element {
   readonly parts: string[] = [];
   readonly attributes: string[] = [];
@@ -32,7 +32,7 @@ function drawn(points: Point[]): string {
   return (lines([{ name: "loss", points }], "step", "Loss") as unknown as Element).toString();
 }
 
-test("null stands for what is not finite", () => {
+test("null is a number that is not finite", () => {
   const chart = drawn([
     [1, 2],
     [2, null],
@@ -46,7 +46,7 @@ test("null stands for what is not finite", () => {
   assert.equal(path.split(" ").length, 2);
 });
 
-test("where nothing is finite it is said", () => {
+test("a chart without finite numbers says so", () => {
   assert.match(drawn([[1, null]]), /Loss: not finite\./);
   assert.match(drawn([]), /Nothing was measured\./);
 });

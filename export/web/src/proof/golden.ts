@@ -1,9 +1,9 @@
-// The golden file of a bundle, NumPy's .npz: arrays by name, in a zip file that is not compressed.
+// The golden file of a bundle, in NumPy's .npz format: arrays by name, in a zip file without compression.
 
 import { refuse } from "../error.js";
 import { numberOfHalf } from "../tensors.js";
 
-/** An array of numbers, which float64 holds exactly as long as integers are under 2^53; or one text. */
+/** An array of numbers, or one string. Integers are exact below 2^53. */
 export interface NpyArray {
   dims: number[];
   values: Float64Array;
@@ -21,7 +21,7 @@ const READERS: Record<string, [size: number, read: (view: DataView, place: numbe
 };
 const HEADER = /^\{'descr': '([^']+)', 'fortran_order': False, 'shape': \(((?:\d+,? ?)*)\), \}\s*$/;
 const SUFFIX = ".npy";
-// Signatures and sizes of the zip format's records (PKWARE's APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16).
+// Signatures and sizes of records in a zip file (PKWARE's APPNOTE, sections 4.3.7, 4.3.12 and 4.3.16).
 const END = 0x06054b50;
 const ENTRY = 0x02014b50;
 const LOCAL = 0x04034b50;
@@ -32,7 +32,7 @@ const LOCAL_SIZE = 30;
 export class GoldenFile {
   private readonly arrays = new Map<string, NpyArray>();
 
-  /** Throws SeqlabError where it is damaged, compressed, or would unpack to more than it is long. */
+  /** Throws SeqlabError if the file is damaged, compressed, or would unpack to more than its own length. */
   constructor(content: Uint8Array) {
     for (const [name, entry] of entriesOf(content)) {
       if (!name.endsWith(SUFFIX)) refuse(`${name} of the golden file is no array`);
@@ -44,7 +44,7 @@ export class GoldenFile {
     return this.arrays.has(name);
   }
 
-  /** An array whose dimensions begin with these; null is any number but 0. */
+  /** The array of this name, whose dimensions must begin with `dims`; null is any number but 0. */
   at(name: string, ...dims: (number | null)[]): NpyArray {
     const found = this.arrays.get(name) ?? refuse(`the golden file does not have ${name}`);
     if (!dims.every((dim, axis) => (dim === null ? found.dims[axis] > 0 : found.dims[axis] === dim))) {
@@ -54,13 +54,13 @@ export class GoldenFile {
     return found;
   }
 
-  /** The UTF-8 that an array's numbers are. */
+  /** The text of an array of bytes in UTF-8. */
   textOf(name: string): string {
     return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(this.at(name).values));
   }
 }
 
-/** The files of a zip by name. */
+/** Files of a zip file by name. */
 function* entriesOf(content: Uint8Array): Generator<[string, Uint8Array]> {
   const view = new DataView(content.buffer, content.byteOffset, content.byteLength);
   const end = content.length - END_SIZE;
@@ -114,7 +114,7 @@ function parseNpy(content: Uint8Array, name: string): NpyArray {
   return { dims, values, text: "" };
 }
 
-/** A text that NumPy stores as UTF-32. */
+/** Decodes a string that NumPy stores as UTF-32. */
 function textOf(view: DataView, first: number): string {
   let text = "";
   for (let place = first; place + 4 <= view.byteLength; place += 4) {

@@ -1,5 +1,5 @@
-// Proves a bundle: what it declares, and its values against its golden file, check for check as
-// seqlab_export.runner.verify; docs/bundle.md says what each is.
+// Verifies a bundle: its declarations, and its values against its golden file, check for check as
+// seqlab_export.runner.verify does. docs/bundle.md describes each check.
 
 import { Bundle } from "../bundle.js";
 import { Decoder } from "../decoder.js";
@@ -7,25 +7,26 @@ import { refuse, SeqlabError, sentenceOf } from "../error.js";
 import { findDamage, loadManifest, type Files } from "../files.js";
 import type { GraphInfo, TensorInfo } from "../manifest.js";
 import { chooseLargest } from "../sampling.js";
-import { numbersOf, type Ort, type Tensor } from "../tensors.js";
+import { numbersOf, takeRows, type Ort, type Tensor } from "../tensors.js";
 import { divergenceOf, errorsOf, groupsOf, judged, limitOf, mostNumbers, numbersOfCall, selected } from "./accuracy.js";
 import type { Group } from "./accuracy.js";
-import { CaseRunner, stacked, takenRows } from "./case_runner.js";
+import { CaseRunner, stacked } from "./case_runner.js";
 import * as read from "./cases.js";
 import { casesOf, encoderCases, longCases, type Case } from "./cases.js";
 import { checkDeclared } from "./declared.js";
 import { GoldenFile } from "./golden.js";
 import { Report, type Check } from "./report.js";
 
-/** Longest that a proof may take. A run in wasm cannot be ended from its own thread: the time is looked at between runs. */
+/** The time limit in seconds. A thread cannot interrupt its own wasm, so the time is checked between runs. */
 const PROOF_SECONDS = 3600;
 
-/** Proves a bundle with onnxruntime-web and changes nothing in it.
+/**
+ * Verifies a bundle with onnxruntime-web and changes nothing in it.
  *
- * What is wrong with its values is in the report; what is no bundle at all, cannot be opened, or does not end in time, is a
- * SeqlabError.
+ * Wrong values are in the report. Throws SeqlabError if the files are no bundle, cannot be opened, or exceed the time.
  *
- * @param onCheck is called with each check as it is made.
+ * @param onCheck receives each check as soon as it is made.
+ * @param seconds the time limit.
  */
 export async function verify(
   files: Files,
@@ -47,14 +48,14 @@ export async function verify(
     await checkDeclared(files, bundle, golden, report);
     if (report.ok) await new Proof(bundle, golden, report, seconds).checkAll();
   } catch (error) {
-    // All that a proof reads is the bundle's.
+    // A proof reads nothing but the bundle, so any error in it is the bundle's.
     if (error instanceof SeqlabError) refuse(error.message, "damaged bundle");
     throw error;
   }
   return report;
 }
 
-/** Batch sizes and the cases that are read in them. */
+/** Pairs of a batch size and a case that is read with it. */
 function cellsOf(cases: readonly Case[], longest: number | null): [number, Case][] {
   const all = read.BATCH_SIZES.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
   const one = read.caseOfMoreBatches(cases, longest);
@@ -114,7 +115,7 @@ class Proof {
     if (this.report.ok && this.golden.has("whole/logits")) await this.compareDistributions();
   }
 
-  /** One check for each group of outputs of a cell: a case, read so many rows at a time. */
+  /** Makes one check per group of outputs of a cell, which is a case that is read `batch` rows at a time. */
   private checkCell(
     kind: string,
     subject: string,
@@ -129,7 +130,7 @@ class Proof {
       const whole = new Map(info.outputs.map(({ name }) => [name, stacked(parts.map((part) => part.get(name)!))]));
       return read.passesOf(some.rows, batch).map((rows) => {
         const found = info.outputs.map((output) => {
-          const taken = takenRows(whole.get(output.name)!, rows);
+          const taken = takeRows(whole.get(output.name)!, rows);
           return [output.name, selected(taken, output, some, mostNumbers(info, output))] as const;
         });
         return new Map(found);
@@ -137,8 +138,10 @@ class Proof {
     });
   }
 
-  /** One check for each length, of a text that is read in one call, and group of outputs; of a decoder's state what the
-   * step that follows makes of it. */
+  /**
+   * Makes one check per length of a text that is read in one call, and per group of outputs. A decoder's state is judged
+   * by the step that follows.
+   */
   private async checkLengths(
     kind: string,
     name: string,
@@ -187,7 +190,7 @@ class Proof {
     this.report.take(judged(kind, `${subject}, ${group.name}`, all, torch, limit));
   }
 
-  /** The same of what `readAll` takes of each output, once or several times, in a case of this name. */
+  /** Makes one check per group of the outputs that `readAll` returns, from one or several passes over a case. */
   private async checkValues(
     kind: string,
     subject: string,
@@ -212,11 +215,13 @@ class Proof {
     this.checkTime();
   }
 
-  /** Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
-   * the logits there. */
+  /**
+   * Compares greedy texts with the reference's. A text may differ from a place on if the reference's two best logits
+   * there are closer than twice the error of the logits.
+   */
   private async checkGreedy(): Promise<void> {
     const { golden, bundle } = this;
-    // (R, T) tokens; of each the likeliest ones and their logits, (R, T, kept), the best first.
+    // Tokens (R, T), and at each place the likeliest tokens and their logits (R, T, kept), the best first.
     const tokens = golden.at("greedy/tokens", null, null);
     const [rows, length] = tokens.dims;
     const likeliest = golden.at("greedy/likeliest", rows, length, null);
@@ -246,7 +251,7 @@ class Proof {
     }
   }
 
-  /** At each step the token and the logits of each row; nothing ends a text. */
+  /** The greedy token and the logits of each row at each step; no token ends a text. */
   private async writeGreedily(
     prompts: number[][],
     length: number,
@@ -263,7 +268,7 @@ class Proof {
     return steps;
   }
 
-  /** Of one choice, where the golden file has all logits. */
+  /** Measures the divergence of the distributions for which the golden file has every logit. */
   private async compareDistributions(): Promise<void> {
     const [rows] = this.golden.at("whole/inputs", null, null).dims;
     const expected = this.golden.at("whole/logits", rows);
