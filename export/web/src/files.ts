@@ -10,7 +10,7 @@ export type Files = ReadonlyMap<string, Uint8Array>;
 export async function sha256(bytes: Uint8Array): Promise<string> {
   // A browser offers it only to pages that came by https, from this machine or from a file.
   if (globalThis.crypto?.subtle === undefined) {
-    refuse("this page cannot check a bundle: it was not loaded by https", "unsupported");
+    refuse("this page cannot check a bundle, as it was not loaded over https", "unsupported");
   }
   const digest = await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>);
   return hex(new Uint8Array(digest));

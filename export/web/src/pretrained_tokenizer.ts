@@ -51,19 +51,20 @@ function read(content: Uint8Array): Described {
   } catch {
     // It is refused below.
   }
-  refuse("its pretrained.json is no byte-level BPE of Hugging Face's tokenizers", "damaged bundle");
+  refuse("its pretrained.json is not a byte-level BPE of Hugging Face's tokenizers", "damaged bundle");
 }
 
 /** The bytes of each token; a special token has none. */
 function tableOf({ model, added_tokens: added }: Described, vocabSize: number): Uint8Array[] {
   const ids = [...Object.values(model.vocab), ...added.map(({ id }) => id), vocabSize - 1];
   if (!ids.every((id) => Number.isInteger(id) && id >= 0 && id < LARGEST)) {
-    refuse(`a token of its pretrained.json is not from 0 to ${LARGEST - 1}`, "damaged bundle");
+    refuse(`an id in its pretrained.json is not from 0 to ${LARGEST - 1}`, "damaged bundle");
   }
   const table = Array.from({ length: 1 + ids.reduce((most, id) => Math.max(most, id)) }, () => new Uint8Array());
   const bytes = new Map(letters().map((letter, byte) => [letter, byte]));
   const byteOf = (letter: string) =>
-    bytes.get(letter) ?? refuse(`its pretrained.json has the token "${letter}", which is no byte`, "damaged bundle");
+    bytes.get(letter) ??
+    refuse(`its pretrained.json has the letter "${letter}", which encodes no byte`, "damaged bundle");
   for (const [piece, id] of Object.entries(model.vocab)) table[id] = Uint8Array.from(piece, byteOf);
   for (const { id, content, special } of added)
     table[id] = special ? new Uint8Array() : new TextEncoder().encode(content);

@@ -78,7 +78,7 @@ export class SubwordTokenizer extends Tokenizer {
     const others = pieces.some(({ type }) => ![NORMAL, UNKNOWN, CONTROL, BYTE].includes(type));
     if (!byPairs || changesText.includes(true) || others || Object.keys(this.byteIds).length !== 256) {
       refuse(
-        "this runtime's subwords are of byte pairs, with all bytes and no normalisation; give it ids",
+        "this runtime reads only byte-pair subwords, with all bytes and without normalisation; give it ids",
         "unsupported",
       );
     }
@@ -122,7 +122,7 @@ function read(model: Uint8Array): Stored {
   try {
     return new Stored(model);
   } catch {
-    refuse("its tokenizer.model is none of sentencepiece", "damaged bundle");
+    refuse("its tokenizer.model is not a sentencepiece model", "damaged bundle");
   }
 }
 

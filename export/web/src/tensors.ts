@@ -73,7 +73,7 @@ export function mostReal(mask: Tensor): number {
 
 export function checkDims(tensor: Tensor, dims: readonly number[]): void {
   if (tensor.dims.join() !== dims.join()) {
-    refuse(`a graph gives (${tensor.dims.join(", ")}), and should give (${dims.join(", ")})`, "damaged bundle");
+    refuse(`a graph gives (${tensor.dims.join(", ")}) instead of (${dims.join(", ")})`, "damaged bundle");
   }
 }
 

@@ -185,7 +185,7 @@ function joined(parts: readonly Tensor[]): Tensor {
 export function stacked(parts: readonly Tensor[]): Tensor {
   const dims = [parts.reduce((sum, part) => sum + part.dims[0], 0), ...parts[0].dims.slice(1)];
   if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join()))
-    refuse("batches of a case have other sizes");
+    refuse("the batches of a case give tensors of different sizes");
   const whole = filled(parts[0].dtype, dims, 0);
   let first = 0;
   for (const part of parts) {

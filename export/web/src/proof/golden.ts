@@ -35,7 +35,7 @@ export class GoldenFile {
   /** Throws SeqlabError if the file is damaged, compressed, or would unpack to more than its own length. */
   constructor(content: Uint8Array) {
     for (const [name, entry] of entriesOf(content)) {
-      if (!name.endsWith(SUFFIX)) refuse(`${name} of the golden file is no array`);
+      if (!name.endsWith(SUFFIX)) refuse(`${name} of the golden file is not an array`);
       this.arrays.set(name.slice(0, -SUFFIX.length), parseNpy(entry, name));
     }
   }
@@ -92,7 +92,7 @@ function* entriesOf(content: Uint8Array): Generator<[string, Uint8Array]> {
 function parseNpy(content: Uint8Array, name: string): NpyArray {
   const view = new DataView(content.buffer, content.byteOffset, content.byteLength);
   const isNpy = content.length >= 12 && new TextDecoder("latin1").decode(content.subarray(1, 6)) === "NUMPY";
-  if (!isNpy || content[0] !== 0x93) refuse(`${name} of the golden file does not begin as .npy files do`);
+  if (!isNpy || content[0] !== 0x93) refuse(`${name} of the golden file is not an .npy file`);
   const begin = content[6] > 1 ? 12 : 10;
   const size = content[6] > 1 ? view.getUint32(8, true) : view.getUint16(8, true);
   const header = HEADER.exec(new TextDecoder("latin1").decode(content.subarray(begin, begin + size)));
@@ -108,7 +108,7 @@ function parseNpy(content: Uint8Array, name: string): NpyArray {
   if (type.startsWith("<U") && dims.length === 0) return { dims, values: new Float64Array(), text: textOf(view, data) };
   const [width, read] = Object.hasOwn(READERS, type)
     ? READERS[type]
-    : refuse(`${name} of the golden file is of type ${type}`);
+    : refuse(`${name} of the golden file has the unknown type ${type}`);
   if (count * width !== bytes) refuse(`${name} of the golden file has ${bytes} bytes, not ${count} x ${width}`);
   const values = Float64Array.from({ length: count }, (_, place) => read(view, data + place * width));
   return { dims, values, text: "" };
