@@ -13,6 +13,7 @@ export default defineConfig(globalIgnores(["dist", ...rewritten]), {
   extends: [tseslint.configs.recommendedTypeChecked],
   languageOptions: { parserOptions: { projectService: true } },
   rules: {
+    curly: ["error", "multi-line"],
     // Prettier would break `const a = 1, b = 2` over two lines.
     "one-var": ["error", "never"],
     // Properties are left out: many are names in JSON, keys of a keyboard or parts of another library.

@@ -57,11 +57,10 @@ export function attentionView(
   }
 
   // The alignment of a translation comes first.
-  if (!chosen.has("Layer"))
-    layer.input.selectedIndex = Math.max(
-      0,
-      layers.findIndex(({ dims }) => dims[2] !== dims[3]),
-    );
+  if (!chosen.has("Layer")) {
+    const alignment = layers.findIndex(({ dims }) => dims[2] !== dims[3]);
+    layer.input.selectedIndex = Math.max(0, alignment);
+  }
   fill();
   return [
     el("h3", {}, "Attention: which tokens each token looks at"),

@@ -106,8 +106,9 @@ export function patches(pixels: Float32Array, images: Images, features: number):
       }
     }
   }
-  if (found.length !== (features * height * width) / patch ** 2)
+  if (found.length !== (features * height * width) / patch ** 2) {
     throw new Error(`the model reads ${features} numbers per patch`);
+  }
   return Float32Array.from(found);
 }
 

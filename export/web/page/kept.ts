@@ -61,8 +61,9 @@ export async function statesOf(manifest: Manifest, { ids, start, wanted }: Readi
   });
   if (!entries.length) return [];
   const most = Math.floor(MOST_NUMBERS / entries.reduce((sum, { dims }) => sum + sizeOf(dims), 0));
-  if (ids.length > most)
+  if (ids.length > most) {
     throw new Error(`this model's state is large: give a text of at most ${most} tokens to see it over time`);
+  }
   const session = await start();
   for (const [place, id] of ids.entries()) {
     if (!wanted()) return [];

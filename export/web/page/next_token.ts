@@ -90,10 +90,11 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
       token.setAttribute("aria-pressed", String(other === place)),
     );
     const here = at(place);
-    if (!here)
+    if (!here) {
       return void beside.replaceChildren(
         el("p", { class: "note" }, "Nothing stands before the first token: the model says nothing of it."),
       );
+    }
     // The last token of a masked model is the mask, which no text contains.
     const names = largest(masked ? here.subarray(0, -1) : here, CHOICES).map((id) => ({
       name: piece(opened, ids.slice(0, place), id),

@@ -66,8 +66,9 @@ function tableOf({ model, added_tokens: added }: Described, vocabSize: number): 
     bytes.get(letter) ??
     refuse(`its pretrained.json has the letter "${letter}", which encodes no byte`, "damaged bundle");
   for (const [piece, id] of Object.entries(model.vocab)) table[id] = Uint8Array.from(piece, byteOf);
-  for (const { id, content, special } of added)
+  for (const { id, content, special } of added) {
     table[id] = special ? new Uint8Array() : new TextEncoder().encode(content);
+  }
   return table;
 }
 

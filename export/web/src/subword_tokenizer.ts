@@ -31,8 +31,9 @@ class Stored {
   constructor(model: Uint8Array) {
     new PbfReader(model).readFields((tag, _, reader) => {
       if (tag === 1) this.pieces.push(reader.readMessage(ofPiece, { text: "", score: 0, type: NORMAL }));
-      if (tag === 2)
+      if (tag === 2) {
         reader.readMessage((tag) => void (tag === 3 && (this.byPairs = reader.readVarint() === BYTE_PAIRS)), null);
+      }
       if (tag === 3) reader.readMessage((tag) => this.readNormalizer(tag, reader), null);
     }, null);
   }

@@ -184,8 +184,9 @@ function joined(parts: readonly Tensor[]): Tensor {
 /** Concatenates tensors along the rows. */
 export function stacked(parts: readonly Tensor[]): Tensor {
   const dims = [parts.reduce((sum, part) => sum + part.dims[0], 0), ...parts[0].dims.slice(1)];
-  if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join()))
+  if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join())) {
     refuse("the batches of a case give tensors of different sizes");
+  }
   const whole = filled(parts[0].dtype, dims, 0);
   let first = 0;
   for (const part of parts) {

@@ -84,14 +84,8 @@ async function digestOfTokens(tokenizer: Tokenizer): Promise<string> {
 /** The sha256 over a line "NAME SHA256" for each file of a folder. */
 function digestOfFiles(files: Record<string, string>, place: string): Promise<string> {
   const names = Object.keys(files).filter((name) => name.startsWith(`${place}/`));
-  return sha256(
-    new TextEncoder().encode(
-      names
-        .sort()
-        .map((name) => `${name} ${files[name]}\n`)
-        .join(""),
-    ),
-  );
+  const lines = names.sort().map((name) => `${name} ${files[name]}\n`);
+  return sha256(new TextEncoder().encode(lines.join("")));
 }
 
 function digestAt(golden: GoldenFile, name: string): string {
