@@ -42,6 +42,7 @@ lint: .venv/installed
 	$(BIN)/ruff format --check
 	$(BIN)/clang-format --dry-run --Werror $(wildcard export/runtime/*/*.cc export/runtime/*/*.h export/runtime/*/*/*.h)
 	$(BIN)/mypy
+	test ! -d export/web/node_modules || npm --prefix export/web run --silent lint
 
 docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

@@ -106,12 +106,12 @@ def test_subwords_of_another_kind_are_refused(model_type: str, tmp_path: Path) -
         sentence_iterator=iter(TEXT.split("\n")), model_writer=other, vocab_size=350, model_type=model_type, **options
     )
     save_with(other.getvalue(), tmp_path)
-    assert refusal(tmp_path).startswith("this runtime's subwords are of byte pairs, with all bytes and no normalis")
+    assert refusal(tmp_path).startswith("this runtime reads only byte-pair subwords, with all bytes and without normalis")
 
 
 def test_what_is_no_tokenizer_of_this_runtime(tmp_path: Path) -> None:
     save_with(b"\x0a\xff\xff", tmp_path)
-    assert refusal(tmp_path) == "its tokenizer.model is none of sentencepiece"
+    assert refusal(tmp_path) == "its tokenizer.model is not a sentencepiece model"
     (tmp_path / "tokenizer.model").write_bytes(b"another")
     assert refusal(tmp_path) == "tokenizer.model is damaged: its sha256 is not the one in tokenizer.json"
     description = {"class": "OwnTokenizer", "alphabet": "aa", "assets": {}, "vocab_size": 6}
@@ -129,10 +129,10 @@ def test_what_is_no_byte_level_tokenizer(tmp_path: Path) -> None:
     right = json.loads((tmp_path / "pretrained.json").read_text(encoding="utf-8"))
     with_vocab = lambda vocab: right | {"model": right["model"] | {"vocab": vocab}}  # noqa: E731
     for wrong, said in (
-        ([], "its pretrained.json is no byte-level BPE"),
-        (right | {"pre_tokenizer": {"type": "Whitespace"}}, "its pretrained.json is no byte-level BPE"),
-        (with_vocab({"a": 2**40}), "a token of its pretrained.json is not from 0 to"),
-        (with_vocab({"\u2581": 3}), 'its pretrained.json has the token "\u2581"'),
+        ([], "its pretrained.json is not a byte-level BPE"),
+        (right | {"pre_tokenizer": {"type": "Whitespace"}}, "its pretrained.json is not a byte-level BPE"),
+        (with_vocab({"a": 2**40}), "an id in its pretrained.json is not from 0 to"),
+        (with_vocab({"\u2581": 3}), 'its pretrained.json has the letter "\u2581"'),
     ):
         put(tmp_path, "pretrained.json", json.dumps(wrong).encode())
         assert refusal(tmp_path).startswith(said)

@@ -1,34 +1,35 @@
-// Attention over the text itself: arcs from each token to those that it looks at, or lines from a target to its source.
+// Attention drawn over the text: arcs from each token to those that it attends to, or lines from target to source.
 
 import { bars } from "./bars.js";
 import { button, el, svg } from "./dom.js";
 import { largest, percent } from "./numbers.js";
 
 export interface Arcs {
-  /** What looks. */
+  /** Names of the queries. */
   rows: readonly string[];
-  /** What is looked at. */
+  /** Names of the keys that are drawn. */
   columns: readonly string[];
-  /** How much is looked at, also what is not drawn. */
+  /** The number of keys, including those that are not drawn. */
   length: number;
-  /** Whether both are one text. */
+  /** True if queries and keys are one text. */
   same: boolean;
   label: string;
-  value(row: number, column: number): number;
-  /** The token whose arcs are shown, null = all. */
+  value: (row: number, column: number) => number;
+  /** The query whose arcs are shown; null = all. */
   chosen: number | null;
-  choose(row: number | null): void;
+  choose: (row: number | null) => void;
 }
 
-/** Weaker ones are left out. */
+/** The smallest weight that is drawn. */
 const LEAST = 0.01;
-/** Numbers beside a token that is chosen. */
+/** The most weights listed for a chosen token. */
 const LISTED = 8;
+/** Sizes in pixels. */
 const [FONT, LINE, GAP, EDGE] = [14, 26, 110, 12];
-/** No arc is higher. */
+/** The greatest height of an arc, in pixels. */
 const HIGHEST = 120;
 
-/** The pointer or the arrow keys choose a token, Escape all of them. */
+/** Draws the arcs. The pointer and the arrow keys choose a token, Escape all tokens. */
 export function arcs({ rows, columns, length, same, label, value, chosen, choose }: Arcs): HTMLElement {
   const [from, to] = [placed(rows), placed(columns)];
   const all = rows.flatMap((_, row) => columns.map((_, column) => ({ row, column, weight: value(row, column) })));
@@ -38,14 +39,19 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     return EDGE + Math.max(0, ...some.map(({ row, column }) => rise(from[row].middle, to[column].middle)));
   };
   const [above, below] = same ? [height(false), height(true)] : [EDGE, EDGE];
-  // Where the line of what is looked at begins, and that of what looks, which is the same of one text.
+  // Tops of the row of keys and the row of queries, which are one row if both are one text.
   const upper = above;
   const lower = same ? upper : upper + LINE + GAP;
   const size = { width: Math.max(from.at(-1)!.end, to.at(-1)!.end) + EDGE, height: lower + LINE + below };
   const strokes = svg("g");
   const lookers = named(rows, from, lower);
   const names = [...(same ? [] : named(columns, to, upper)), ...lookers];
-  const drawing = svg("svg", { ...size, tabindex: 0, role: "img", "aria-label": `${label}, as arcs`, class: "arcs" }, strokes, ...names);
+  const drawing = svg(
+    "svg",
+    { ...size, tabindex: 0, role: "img", "aria-label": `${label}, as arcs`, class: "arcs" },
+    strokes,
+    ...names,
+  );
   const said = el("div", { class: "reading", "aria-live": "polite" });
   const every = button("Arcs of all tokens", () => show(null));
 
@@ -65,20 +71,28 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     strokes.replaceChildren(
       ...shown.map((edge) => {
         const weight = Math.min(1, Math.abs(edge.weight));
-        const width = { "stroke-width": (0.75 + 5 * weight).toFixed(2), "stroke-opacity": (faint + (1 - faint) * weight).toFixed(2) };
+        const width = {
+          "stroke-width": (0.75 + 5 * weight).toFixed(2),
+          "stroke-opacity": (faint + (1 - faint) * weight).toFixed(2),
+        };
         return svg("path", { d: path(edge), class: edge.weight < 0 ? "arc negative" : "arc", ...width });
       }),
     );
     lookers.forEach((name, place) => name.classList.toggle("chosen", place === row));
     every.disabled = row === null;
-    said.replaceChildren(...(row === null ? ["Point at a token, or use the arrow keys, for its arcs and their numbers."] : numbers(row)));
+    said.replaceChildren(
+      ...(row === null ? ["Point at a token, or use the arrow keys, for its arcs and their numbers."] : numbers(row)),
+    );
   }
 
   function numbers(row: number): (Node | string)[] {
     const weights = columns.map((_, column) => value(row, column));
     const listed = largest(weights.map(Math.abs), LISTED);
     const shares = listed.map((column) => ({ name: `${columns[column]} (${column + 1})`, share: weights[column] }));
-    const others = Array.from({ length }, (_, column) => (listed.includes(column) ? 0 : value(row, column))).reduce((sum, one) => sum + one, 0);
+    const others = Array.from({ length }, (_, column) => (listed.includes(column) ? 0 : value(row, column))).reduce(
+      (sum, one) => sum + one,
+      0,
+    );
     const rest = columns.length > LISTED ? [el("p", {}, `The others together: ${percent(others)}.`)] : [];
     return [`${rows[row]}, at place ${row + 1}, looks at`, bars(shares), ...rest];
   }
@@ -88,7 +102,7 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     if (row >= 0 && row !== chosen) show(row);
   });
   drawing.addEventListener("keydown", (event) => {
-    const { key } = event as KeyboardEvent;
+    const { key } = event;
     const step = { ArrowLeft: -1, ArrowRight: 1 }[key];
     if (key === "Escape") show(null);
     if (!step) return;
@@ -97,8 +111,14 @@ export function arcs({ rows, columns, length, same, label, value, chosen, choose
     lookers[chosen!].scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   show(chosen);
-  const key = same ? "Above the text a token looks back, below it ahead; a ring looks at itself." : "Above the source, below the target.";
-  const note = el("p", { class: "note" }, `${key} The wider and stronger, the more; under ${100 * LEAST}% nothing is drawn.`);
+  const key = same
+    ? "Above the text a token looks back, below it ahead; a ring looks at itself."
+    : "Above the source, below the target.";
+  const note = el(
+    "p",
+    { class: "note" },
+    `${key} The wider and stronger, the more; under ${100 * LEAST}% nothing is drawn.`,
+  );
   return el("div", {}, note, el("div", { class: "wide" }, drawing), el("p", { class: "buttons" }, every), said);
 }
 
@@ -112,7 +132,7 @@ interface Place {
   end: number;
 }
 
-/** Where names stand in a line, in pixels. */
+/** Positions of names in a row, in pixels. */
 function placed(names: readonly string[]): Place[] {
   const pen = document.createElement("canvas").getContext("2d")!;
   pen.font = `${FONT}px ${getComputedStyle(document.body).fontFamily}`;

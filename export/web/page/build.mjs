@@ -1,4 +1,4 @@
-// Builds the page's template: everything but the bundles, in one HTML file. Its argument is the file to write.
+// node build.mjs FILE: writes the page's template, which is one HTML file of everything but the bundles.
 
 import { build } from "esbuild";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
@@ -9,7 +9,7 @@ import { gzipSync } from "node:zlib";
 const here = import.meta.dirname;
 const onnxruntime = dirname(createRequire(import.meta.url).resolve("onnxruntime-web"));
 
-/** A file, bundled and made small; nothing in it ends the element that it is put into. */
+/** Bundles and minifies a file, safe to put into an HTML element. */
 async function bundled(name) {
   const options = { bundle: true, minify: true, write: false, format: "esm", target: "es2022", legalComments: "none" };
   const { outputFiles } = await build({ ...options, entryPoints: [join(here, name)] });

@@ -1,6 +1,6 @@
-// Canvases in the reader's colours, light or dark: they are drawn again when these change.
+// Canvases in the reader's colour scheme, light or dark. They are redrawn when it changes.
 
-/** Also those in a view that is not shown; one that was replaced is not held. */
+/** Canvases of all views, shown or not. The references are weak, so a replaced canvas is freed. */
 const canvases = new Set<WeakRef<HTMLCanvasElement>>();
 
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

@@ -1,9 +1,12 @@
-// Elements by one call, and the fields of forms.
+// Builders of elements and of form fields.
 
 type Child = Node | string;
 type Properties = Record<string, string | number | boolean | ((event: never) => void)>;
 
-/** An element with attributes (true = there, false = not), listeners (`onclick`) and children. Text stays text. */
+/**
+ * Makes an element with attributes (true = present, false = absent), listeners (`onclick`) and children. Text is never
+ * parsed as HTML.
+ */
 export function el<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   properties: Properties = {},
@@ -12,7 +15,7 @@ export function el<Name extends keyof HTMLElementTagNameMap>(
   return filled(document.createElement(name), properties, children);
 }
 
-/** The same of SVG. */
+/** Makes an element of SVG. */
 export function svg(name: string, properties: Properties = {}, ...children: Child[]): SVGElement {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", name), properties, children);
 }
@@ -30,7 +33,7 @@ export function section(title: string, ...children: Child[]): HTMLElement {
   return el("section", {}, el("h2", {}, title), ...children);
 }
 
-/** Beside each other where there is room. */
+/** Lays out elements side by side, as far as there is room. */
 export function figures(...all: HTMLElement[]): HTMLElement {
   return el("div", { class: "figures" }, ...all);
 }
@@ -39,7 +42,7 @@ export function button(label: string, onclick: () => void, properties: Propertie
   return el("button", { type: "button", onclick, ...properties }, label);
 }
 
-/** A control below its name. */
+/** A control below its label. */
 export function field(label: string, control: HTMLElement): HTMLLabelElement {
   return el("label", {}, el("span", {}, label), control);
 }
@@ -50,23 +53,25 @@ export function area(label: string, text: string, rows = 4): { label: HTMLElemen
   return { label: field(label, input), input };
 }
 
-/** Names that were chosen, by the labels of their choices. */
+/** Chosen names by the labels of their choices. */
 export type Chosen = Map<string, string>;
 
-/** A choice that begins with what was `chosen` last, or else with the first. */
+/** A drop-down list. It begins with the name last `chosen`, or else with the first. */
 export function choice(
   label: string,
   names: readonly string[],
   onchange: (place: number) => void,
   chosen: Chosen = new Map(),
 ): { label: HTMLElement; input: HTMLSelectElement } {
-  const input = el("select", { onchange: () => (chosen.set(label, names[input.selectedIndex]), onchange(input.selectedIndex)) });
+  const input = el("select", {
+    onchange: () => (chosen.set(label, names[input.selectedIndex]), onchange(input.selectedIndex)),
+  });
   input.append(...names.map((name) => el("option", {}, name)));
   input.selectedIndex = Math.max(0, names.indexOf(chosen.get(label) ?? ""));
   return { label: field(label, input), input };
 }
 
-/** Where a view says how far it is, or what was wrong. */
+/** A view's line for progress and errors. */
 export function notice(): HTMLElement & { say(text: string): void; fail(error: unknown): void } {
   const line = el("p", { class: "notice", role: "status" });
   const say = (text: string, wrong = false) => {
@@ -79,8 +84,10 @@ export function notice(): HTMLElement & { say(text: string): void; fail(error: u
   });
 }
 
-/** What runs work of which only the latest counts: earlier work is not `wanted`, and its failure is not told. */
-export function latest(line: ReturnType<typeof notice>): (work: (wanted: () => boolean) => Promise<void>) => Promise<void> {
+/** A function that runs work. Only its latest call counts: earlier work is not `wanted`, and its errors are dropped. */
+export function latest(
+  line: ReturnType<typeof notice>,
+): (work: (wanted: () => boolean) => Promise<void>) => Promise<void> {
   let last = 0;
   return async (work) => {
     const number = ++last;
@@ -93,7 +100,7 @@ export function latest(line: ReturnType<typeof notice>): (work: (wanted: () => b
   };
 }
 
-/** Calls `action` when nothing has changed for a moment. */
+/** A function that calls `action` once its own calls have ceased for a moment. */
 export function settled(action: () => void, milliseconds = 200): () => void {
   let timer = 0;
   return () => {

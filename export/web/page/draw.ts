@@ -1,4 +1,4 @@
-// Try it, of a model that reads features: an image that is drawn, or numbers, a class of all or a label of each position.
+// Try it, for a model of features: a drawn image or typed numbers get a class, or a label at each position.
 
 import { numbersOf } from "../src/index.js";
 import { labelled, ranked } from "./classify.js";
@@ -18,18 +18,29 @@ export function drawView(opened: Opened): HTMLElement {
     const logits = await opened.model.run(pad.read());
     if (!wanted()) return;
     const classes = logits.dims.at(-1)!;
-    const rows = Array.from({ length: logits.data.length / classes }, (_, row) => numbersOf(logits, row * classes, (row + 1) * classes));
+    const rows = Array.from({ length: logits.data.length / classes }, (_, row) =>
+      numbersOf(logits, row * classes, (row + 1) * classes),
+    );
     out.replaceChildren(...(labels.length ? [named(rows, logits.dims.length > 2)] : rows.map(plain)));
     line.say("");
   }
 
   function named(rows: readonly Float64Array[], each: boolean): HTMLElement {
     const probabilities = rows.flatMap((logits) => Array.from(logProbabilities(logits), Math.exp));
-    return each ? labelled(rows.map((_, place) => String(place + 1)), probabilities, labels) : ranked(probabilities, labels);
+    return each
+      ? labelled(
+          rows.map((_, place) => String(place + 1)),
+          probabilities,
+          labels,
+        )
+      : ranked(probabilities, labels);
   }
 
   void run(classify);
-  return section(opened.about.images ? "Draw" : "Give it numbers", el("div", { class: "beside" }, pad.element, el("div", {}, line, out)));
+  return section(
+    opened.about.images ? "Draw" : "Give it numbers",
+    el("div", { class: "beside" }, pad.element, el("div", {}, line, out)),
+  );
 }
 
 function plain(numbers: Float64Array): HTMLElement {

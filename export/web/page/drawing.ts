@@ -1,19 +1,20 @@
-// A small canvas to draw an image on, or lines of numbers: what a model of features reads.
+// The input of a model of features: a small canvas to draw an image on, or lines of numbers.
 
 import type { Batch } from "../src/index.js";
 import { area, button, el, settled } from "./dom.js";
 import type { Images } from "./embedded.js";
 import type { Opened } from "./opened.js";
 
+/** The longer side of the canvas, in pixels. */
 const SIDE = 224;
 
 export interface Drawing {
   element: HTMLElement;
-  /** Throws where the numbers are not ones that the model reads. */
+  /** Reads the input. Throws if the numbers do not fit the model. */
   read(): Batch;
 }
 
-/** `onChange` is called soon after something was drawn. */
+/** Makes the input that fits the bundle. `onChange` is called shortly after each change. */
 export function drawing(opened: Opened, onChange: () => void): Drawing {
   const { images } = opened.about;
   const features = Number(opened.manifest.encoder!.inputs[0].dims[2]);
@@ -24,7 +25,13 @@ function drawn(images: Images, features: number, onChange: () => void): Drawing 
   const { height, width } = images;
   const pixels = new Float32Array(height * width);
   const size = Math.max(4, Math.floor(SIDE / Math.max(height, width)));
-  const canvas = el("canvas", { class: "pad", width: size * width, height: size * height, "aria-label": "Draw here", role: "img" });
+  const canvas = el("canvas", {
+    class: "pad",
+    width: size * width,
+    height: size * height,
+    "aria-label": "Draw here",
+    role: "img",
+  });
   const pen = canvas.getContext("2d")!;
   const changed = settled(onChange, 60);
   let last: [number, number] | null = null;
@@ -37,7 +44,7 @@ function drawn(images: Images, features: number, onChange: () => void): Drawing 
     });
   }
 
-  /** Ink falls off with the distance from the stroke, as in a scan. */
+  /** Adds ink, which fades with the distance from the stroke, as in a scan. */
   function ink(x: number, y: number): void {
     for (let row = 0; row < height; row++) {
       for (let column = 0; column < width; column++) {
@@ -50,7 +57,10 @@ function drawn(images: Images, features: number, onChange: () => void): Drawing 
 
   function stroke(event: PointerEvent): void {
     const box = canvas.getBoundingClientRect();
-    const to: [number, number] = [((event.clientX - box.left) / box.width) * width, ((event.clientY - box.top) / box.height) * height];
+    const to: [number, number] = [
+      ((event.clientX - box.left) / box.width) * width,
+      ((event.clientY - box.top) / box.height) * height,
+    ];
     const from = last ?? to;
     const steps = Math.ceil(4 * Math.hypot(to[0] - from[0], to[1] - from[1])) + 1;
     for (let step = 1; step <= steps; step++) {
@@ -61,16 +71,30 @@ function drawn(images: Images, features: number, onChange: () => void): Drawing 
     changed();
   }
 
-  canvas.addEventListener("pointerdown", (event) => (canvas.setPointerCapture(event.pointerId), (last = null), stroke(event)));
+  canvas.addEventListener(
+    "pointerdown",
+    (event) => (canvas.setPointerCapture(event.pointerId), (last = null), stroke(event)),
+  );
   canvas.addEventListener("pointermove", (event) => event.buttons && stroke(event));
   const clear = button("Clear", () => (pixels.fill(0), show(), changed()), { id: "clear" });
   show();
-  const hint = el("p", { class: "note" }, `Draw with the pointer: ${height} x ${width} pixels, read in patches of ${images.patch} x ${images.patch}.`);
+  const hint = el(
+    "p",
+    { class: "note" },
+    `Draw with the pointer: ${height} x ${width} pixels, read in patches of ${images.patch} x ${images.patch}.`,
+  );
   const element = el("div", { class: "drawing" }, canvas, el("p", { class: "buttons" }, clear), hint);
-  return { element, read: () => ({ rows: 1, length: (height * width) / images.patch ** 2, features: patches(pixels, images, features) }) };
+  return {
+    element,
+    read: () => ({
+      rows: 1,
+      length: (height * width) / images.patch ** 2,
+      features: patches(pixels, images, features),
+    }),
+  };
 }
 
-/** The pixels (H, W), from 0 to 1, as the model was given images: scaled, in patches row by row, (T, F). */
+/** Turns pixels (H, W), from 0 to 1, into the features (T, F) of an image: scaled patches, row by row. */
 export function patches(pixels: Float32Array, images: Images, features: number): Float32Array {
   const { height, width, patch, scale, largest } = images;
   const found: number[] = [];
@@ -82,7 +106,9 @@ export function patches(pixels: Float32Array, images: Images, features: number):
       }
     }
   }
-  if (found.length !== (features * height * width) / patch ** 2) throw new Error(`the model reads ${features} numbers a patch`);
+  if (found.length !== (features * height * width) / patch ** 2) {
+    throw new Error(`the model reads ${features} numbers per patch`);
+  }
   return Float32Array.from(found);
 }
 
@@ -95,7 +121,10 @@ function typed(features: number, onChange: () => void): Drawing {
     read() {
       const lines = input.value.split("\n").filter((line) => line.trim());
       const numbers = lines.flatMap((line, number) => {
-        const row = line.trim().split(/[\s,]+/).map(Number);
+        const row = line
+          .trim()
+          .split(/[\s,]+/)
+          .map(Number);
         if (row.length === features && row.every(Number.isFinite)) return row;
         throw new Error(`line ${number + 1} must have ${features} numbers`);
       });

@@ -1,4 +1,4 @@
-// What Python put into the page: what to show, and the bundles' files.
+// Data that Python embedded in the page: descriptions of the bundles, and their files.
 
 import type { Files } from "../src/index.js";
 import type { Point } from "./lines.js";
@@ -8,7 +8,7 @@ export interface Curve {
   points: Point[];
 }
 
-/** How an image becomes what a model reads: (pixel - mean) / std by channel, in patches, row by row. */
+/** Preprocessing of images: (pixel - mean) / std by channel, in patches, row by row. */
 export interface Images {
   height: number;
   width: number;
@@ -17,7 +17,7 @@ export interface Images {
   largest: number;
 }
 
-/** What the page knows of a bundle beside the bundle itself; `seqlab_export.page` writes it. */
+/** Facts about a bundle that are not in it; `seqlab_export.page` writes them. */
 export interface About {
   name: string;
   parts: [string, number][];
@@ -32,10 +32,10 @@ export interface Page {
 }
 
 export function page(): Page {
-  return JSON.parse(document.getElementById("page")!.textContent!) as Page;
+  return JSON.parse(document.getElementById("page")!.textContent) as Page;
 }
 
-/** The files of a bundle, by their paths. Their text is dropped, for it takes more room than they do. */
+/** Takes a bundle's files, by path, out of the page. Their base64 is removed, as it takes more memory than they do. */
 export function takeFiles(bundle: number): Files {
   const files = new Map<string, Uint8Array>();
   for (const element of document.querySelectorAll<HTMLElement>(`script[data-bundle="${bundle}"]`)) {
@@ -45,9 +45,9 @@ export function takeFiles(bundle: number): Files {
   return files;
 }
 
-/** The bytes that an element has as base64. */
+/** Decodes the base64 in an element. */
 export function bytesOf(element: Element): Uint8Array<ArrayBuffer> {
-  const text = atob(element.textContent!.trim());
+  const text = atob(element.textContent.trim());
   const bytes = new Uint8Array(text.length);
   for (let place = 0; place < text.length; place++) bytes[place] = text.charCodeAt(place);
   return bytes;

@@ -1,9 +1,9 @@
-// Lines over whole numbers, with their names at their ends.
+// A line chart over whole numbers, with a key.
 
 import { el, svg } from "./dom.js";
 import { short } from "./numbers.js";
 
-/** A value is null where it is not finite. */
+/** A position and its value; null = not finite. */
 export type Point = readonly [number, number | null];
 
 export interface Line {
@@ -23,7 +23,7 @@ function finite(points: readonly Point[]): (readonly [number, number])[] {
   return points.filter((point): point is readonly [number, number] => point.every(Number.isFinite));
 }
 
-/** A chart; which line is which is told by its dashes and by the list below, too. */
+/** Draws the chart. Lines differ in colour and in dashes, and the key gives their last values. */
 export function lines(all: readonly Line[], x: string, y: string): HTMLElement {
   const points = all.flatMap((line) => finite(line.points));
   if (!points.length) {
@@ -41,23 +41,45 @@ export function lines(all: readonly Line[], x: string, y: string): HTMLElement {
     parts.push(svg("text", { x: LEFT - 8, y: up(value) + 5, "text-anchor": "end" }, short(value)));
   }
   for (const at of [from, to]) {
-    parts.push(svg("text", { x: across(at), y: HEIGHT - BOTTOM + 18, "text-anchor": at === from ? "start" : "end" }, short(at)));
+    parts.push(
+      svg("text", { x: across(at), y: HEIGHT - BOTTOM + 18, "text-anchor": at === from ? "start" : "end" }, short(at)),
+    );
   }
   parts.push(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, x));
   all.forEach((line, number) => {
-    const path = finite(line.points).map(([at, value]) => `${across(at)},${up(value)}`).join(" ");
-    parts.push(svg("polyline", { class: `line line-${number % 6}`, "stroke-dasharray": DASHES[number % 6], points: path }));
+    const path = finite(line.points)
+      .map(([at, value]) => `${across(at)},${up(value)}`)
+      .join(" ");
+    parts.push(
+      svg("polyline", { class: `line line-${number % 6}`, "stroke-dasharray": DASHES[number % 6], points: path }),
+    );
     for (const [at, value] of line.points.length < 60 ? finite(line.points) : []) {
       const title = svg("title", {}, `${line.name}: ${short(value)} at ${short(at)}`);
       parts.push(svg("circle", { class: `dot dot-${number % 6}`, cx: across(at), cy: up(value), r: 3 }, title));
     }
   });
   const key = all.map((line, number) => {
-    const stroke = { class: `line line-${number % 6}`, "stroke-dasharray": DASHES[number % 6], x1: 0, x2: 28, y1: 6, y2: 6 };
+    const stroke = {
+      class: `line line-${number % 6}`,
+      "stroke-dasharray": DASHES[number % 6],
+      x1: 0,
+      x2: 28,
+      y1: 6,
+      y2: 6,
+    };
     const last = line.points.at(-1);
     const sample = svg("svg", { width: 28, height: 12, "aria-hidden": "true" }, svg("line", stroke));
-    return el("li", {}, sample, ` ${line.name}${last ? `: ${last[1] === null ? "not finite" : short(last[1])} at ${short(last[0])}` : ""}`);
+    return el(
+      "li",
+      {},
+      sample,
+      ` ${line.name}${last ? `: ${last[1] === null ? "not finite" : short(last[1])} at ${short(last[0])}` : ""}`,
+    );
   });
-  const drawn = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${y} against ${x}` }, ...parts);
+  const drawn = svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${y} against ${x}` },
+    ...parts,
+  );
   return el("figure", { class: "chart" }, el("figcaption", {}, y), drawn, el("ul", { class: "key" }, ...key));
 }

@@ -1,4 +1,4 @@
-// Look inside: what each layer attends to, how large its hidden states are, and what a recurrence keeps.
+// Look inside: the attention of each layer, the norms of its hidden states, and the state that a recurrence keeps.
 
 import { numbersOf, type Session, type Tensor, type TensorInfo } from "../src/index.js";
 import { attentionView } from "./attention.js";
@@ -13,10 +13,10 @@ import { beginning, pieces, prompt, seen } from "./reading.js";
 import { targetOf } from "./scores.js";
 import { keptView, statesView } from "./states.js";
 
-/** More squares than these a side are not to be seen. */
+/** The most positions that can be made out in a drawing. */
 const MOST = 64;
 
-/** What a model was given, by the names of its taps' inputs, and the names of its positions. */
+/** Inputs by the names of the taps' inputs, and the names of their positions. */
 interface Given extends Names {
   inputs: Map<string, Tensor>;
   ids: number[];
@@ -46,7 +46,7 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     if (opened.manifest.model) await addState(of, wanted);
   }
 
-  /** Shows what takes a step a token below the rest. */
+  /** Appends the views of the state, which take a step per token. */
   async function addState({ ids, sourceIds, tokens }: Given, wanted: () => boolean): Promise<void> {
     const start = async (): Promise<Session> => {
       const session = opened.model.session();
@@ -67,14 +67,24 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const { length } = batch;
     const size = Number(input.dims[2]);
     const values: Tensor = { dtype: "float32", dims: [1, length, size], data: Float32Array.from(batch.features!) };
-    const inputs = new Map([[input.name, values], [mask.name, maskOf(length)]]);
+    const inputs = new Map([
+      [input.name, values],
+      [mask.name, maskOf(length)],
+    ]);
     const { images } = opened.about;
     const across = images ? images.width / images.patch : 1;
-    const name = (place: number) => (images ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1));
+    const name = (place: number) =>
+      images ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1);
     const patches = images ? "2·3 is the patch in row 2 and column 3." : "";
     const cut = length > MOST ? `Only the first ${MOST} positions are drawn; the model reads all ${length}.` : "";
     line.say(`${patches} ${cut}`.trim());
-    return { inputs, tokens: Array.from({ length: Math.min(MOST, length) }, (_, place) => name(place)), source: [], ids: [], sourceIds: [] };
+    return {
+      inputs,
+      tokens: Array.from({ length: Math.min(MOST, length) }, (_, place) => name(place)),
+      source: [],
+      ids: [],
+      sourceIds: [],
+    };
   }
 
   async function ofTokens(): Promise<Given> {
@@ -90,27 +100,34 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
 
   given.input.addEventListener("input", soon);
   void run(read);
-  const none = el("p", { class: "note" }, "This bundle has no taps. Exported with --taps attention,state it shows attention and hidden states here.");
+  const none = el(
+    "p",
+    { class: "note" },
+    "This bundle has no taps. Exported with --taps attention,state it shows attention and hidden states here.",
+  );
   return section("Inside the model", pad?.element ?? given.label, line, ...(taps ? [] : [none]), out);
 }
 
 function pair(name: string, mask: string, ids: readonly number[]): [string, Tensor][] {
   const tensor: Tensor = { dtype: "int64", dims: [1, ids.length], data: BigInt64Array.from(ids, BigInt) };
-  return [[name, tensor], [mask, maskOf(ids.length)]];
+  return [
+    [name, tensor],
+    [mask, maskOf(ids.length)],
+  ];
 }
 
 function maskOf(length: number): Tensor {
   return { dtype: "bool", dims: [1, length], data: new Uint8Array(length).fill(1) };
 }
 
-/** A source's tokens may be another tokenizer's: then they are named where they are its characters or words. */
+/** Names of a source's tokens. With a tokenizer of its own they are the characters or words if the numbers agree. */
 function sourceNames(opened: Opened, ids: readonly number[], text: string): string[] {
   if (opened.manifest.source_tokenizer === null) return pieces(opened, ids);
   const parts = [[...text], text.trim().split(/\s+/)].find((some) => some.length === ids.length - 1);
   return parts ? [...parts.map(seen), "(end)"] : ids.map((_, place) => String(place + 1));
 }
 
-/** The norms of the hidden states, those of an encoder apart from a decoder's. */
+/** Draws the norms of the hidden states, an encoder's apart from a decoder's. */
 function hidden(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[], names: Names): HTMLElement {
   const states = infos.filter(({ name }) => name.startsWith("state."));
   const drawings = [...new Set(states.map(({ dims }) => dims[1]))].map((along) => {
@@ -122,7 +139,12 @@ function hidden(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[]
     });
     const rows = some.map((name) => name.slice("state.".length));
     const columns = namesAlong(along, norms[0].length, names);
-    const drawn = matrix({ rows, columns, label: "norm of the hidden state", value: (row, column) => norms[row][column] });
+    const drawn = matrix({
+      rows,
+      columns,
+      label: "norm of the hidden state",
+      value: (row, column) => norms[row][column],
+    });
     const of = along === "M" ? " over the source" : "";
     return el("div", {}, el("h3", {}, `Norms of the hidden states after each layer${of}`), drawn);
   });

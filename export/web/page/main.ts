@@ -1,4 +1,4 @@
-// The page: opens the bundles that are in it, and shows one in its views.
+// The page: it opens its bundles and shows one of them in several views.
 
 import { classifyView } from "./classify.js";
 import { compareView } from "./compare.js";
@@ -60,14 +60,21 @@ async function start(): Promise<void> {
   let shown = tab;
   const show = (place: number) => {
     const views = viewsOf(all[place], all, () => text);
-    const number = Math.max(0, views.findIndex(({ name }) => name === shown));
+    const number = Math.max(
+      0,
+      views.findIndex(({ name }) => name === shown),
+    );
     main.replaceChildren(tabs(views, number, (now) => (shown = views[now].name)));
   };
   if (all.length > 1) {
-    const chosen = choice("Model", bundles.map(({ name }) => name), show);
+    const chosen = choice(
+      "Model",
+      bundles.map(({ name }) => name),
+      show,
+    );
     document.getElementById("picker")!.append(el("div", { class: "fields" }, chosen.label));
   }
-  // A view that is shown for the first time begins with what was typed last.
+  // A view begins, when first shown, with the text that was typed last.
   main.addEventListener("input", ({ target }) => {
     if (target instanceof HTMLTextAreaElement && target === main.querySelector("textarea")) text = target.value;
   });

@@ -1,5 +1,5 @@
-// Numbers as shades, a square each, with their names beside them and the number below the pointer. A number below zero
-// has another colour and a bar across it.
+// A matrix of shaded squares, with the names of its rows and columns, and the number below the pointer. A number below
+// zero has another colour and a bar across it.
 
 import { inColours } from "./colours.js";
 import { el } from "./dom.js";
@@ -8,27 +8,31 @@ import { short } from "./numbers.js";
 export interface Matrix {
   rows: readonly string[];
   columns: readonly string[];
-  /** What it is of, such as "attention of ROW to COLUMN". */
+  /** The quantity, such as "norm of the hidden state". */
   label: string;
-  value(row: number, column: number): number;
-  /** The darkest; where none is given, the largest of each row. */
+  value: (row: number, column: number) => number;
+  /** The number with the darkest shade; by default the largest of each row. */
   most?: number;
-  /** What the names are of. */
+  /** Names of the axes. */
   of?: [string, string];
 }
 
 const NAME = 84;
-/** The share of the darkest from which a bar tells that a number is below zero. */
+/** The share of the darkest shade from which a number below zero has a bar. */
 const BARRED = 0.1;
 
-/** A table of shades. The arrows move through it where it has the focus, as the pointer does. */
+/** Draws the matrix. The pointer and, with the focus, the arrow keys choose a square. */
 export function matrix({ rows, columns, label, value, most, of = ["row", "column"] }: Matrix): HTMLElement {
   const size = Math.max(13, Math.min(26, Math.floor(440 / Math.max(rows.length, columns.length))));
   const upright = columns.every((name) => name.length < 2);
   const head = upright ? 18 : Math.min(NAME, 14 + 8 * Math.max(...columns.map((name) => name.length)));
   const side = Math.min(150, 14 + 8 * Math.max(...rows.map((name) => name.length)));
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": label });
-  const said = el("p", { class: "reading", "aria-live": "polite" }, "Point at a square, or use the arrow keys, for its number.");
+  const said = el(
+    "p",
+    { class: "reading", "aria-live": "polite" },
+    "Point at a square, or use the arrow keys, for its number.",
+  );
   let [row, column] = [0, 0];
 
   function draw(): void {
@@ -79,8 +83,13 @@ export function matrix({ rows, columns, label, value, most, of = ["row", "column
   }
 
   function read(): void {
-    const names = [[of[0], row, rows], [of[1], column, columns]] as const;
-    const at = names.map(([what, place, all]) => `${what} ${all[place] === String(place + 1) ? "" : `${place + 1} `}${all[place]}`);
+    const names = [
+      [of[0], row, rows],
+      [of[1], column, columns],
+    ] as const;
+    const at = names.map(
+      ([what, place, all]) => `${what} ${all[place] === String(place + 1) ? "" : `${place + 1} `}${all[place]}`,
+    );
     said.textContent = `${label}: ${at.join(", ")}: ${short(value(row, column))}`;
   }
 

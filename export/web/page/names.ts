@@ -1,14 +1,14 @@
-// The names of the positions that a model reads.
+// Names of the positions that a model reads.
 
 import type { Dim } from "../src/index.js";
 
-/** Of the positions that are drawn, the first of those that are read. */
+/** Names of the positions that are drawn, which are the first of those that are read. */
 export interface Names {
   tokens: readonly string[];
   source: readonly string[];
 }
 
-/** Those along a dimension of a tap of this length; where they are not known, numbers. */
+/** Names along a dimension of a tap; numbers if there are no names. */
 export function namesAlong(dim: Dim, length: number, { tokens, source }: Names): string[] {
   const known = { T: tokens, "T+1": ["(class)", ...tokens], M: source }[dim as string];
   return known?.length && known.length <= length ? [...known] : Array.from({ length }, (_, place) => String(place + 1));

@@ -1,4 +1,4 @@
-// Next token: how surprised the model is by each token of a text, and what else could stand at each place.
+// Next token: the model's surprise at each token of a text, and the likeliest tokens at each place.
 
 import { bars } from "./bars.js";
 import { area, el, latest, notice, section, settled } from "./dom.js";
@@ -8,16 +8,20 @@ import { beginning, piece, pieces, prompt, textOf } from "./reading.js";
 import { mostScored, scoresOf, scoresOfTarget, targetOf } from "./scores.js";
 
 const CHOICES = 10;
-/** Tokens that are written after one was changed. */
+/** The most tokens written after a changed one. */
 const GOES_ON = 40;
-/** The surprise, in nats, that has the darkest shade: a chance of 1 in 400. */
+/** The surprise with the darkest shade, in nats: a probability of 1 in 400. */
 const DARKEST = 6;
 
 export function nextTokenView(opened: Opened, text: string): HTMLElement {
   const translates = opened.kind === "translator";
   const masked = opened.kind === "masked";
   const source = area("Source", translates ? text : "", 2);
-  const given = area(translates ? "Target (empty: as the model writes it)" : "Text", translates ? "" : text || "1 2 3", 3);
+  const given = area(
+    translates ? "Target (empty: as the model writes it)" : "Text",
+    translates ? "" : text || "1 2 3",
+    3,
+  );
   const line = notice();
   const summary = el("p", { class: "summary", id: "surprise" });
   const heat = el("div", { class: "heat", id: "heat" });
@@ -26,7 +30,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   let scores: Float64Array[] = [];
   const run = latest(line);
 
-  /** The scores of what stands at a place, where there are some: a language model has none of its first token. */
+  /** Log-probabilities at a place. A language model has none for its first token. */
   const at = (place: number) => scores[masked ? place : place - 1];
 
   async function read(wanted: () => boolean): Promise<void> {
@@ -34,7 +38,9 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
       [summary, heat, beside].forEach((shown) => shown.replaceChildren());
       return line.say("Type a text.");
     }
-    const { ids: found, note } = masked ? beginning(opened, given.input.value, mostScored(opened)) : prompt(opened, given.input.value, mostScored(opened));
+    const { ids: found, note } = masked
+      ? beginning(opened, given.input.value, mostScored(opened))
+      : prompt(opened, given.input.value, mostScored(opened));
     await score(wanted, translates ? [opened.model.tokenizer.bosId, ...(given.input.value ? found : [])] : found, note);
   }
 
@@ -61,19 +67,35 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
       const under = el("span", { class: "number" }, Number.isNaN(nats) ? "–" : nats.toFixed(1));
       const style = `--share:${(80 * shade).toFixed(0)}%`;
       const title = Number.isNaN(nats) ? "nothing before it" : `${nats.toFixed(3)} nats, ${percent(Math.exp(-nats))}`;
-      const token = el("button", { type: "button", class: "token", style, title, onclick: () => choose(place) }, el("span", {}, name), under);
+      const token = el(
+        "button",
+        { type: "button", class: "token", style, title, onclick: () => choose(place) },
+        el("span", {}, name),
+        under,
+      );
       return name.includes("↵") ? [token, el("br")] : [token];
     });
-    const after = el("button", { type: "button", class: "token after", onclick: () => choose(ids.length) }, el("span", {}, "?"), el("span", { class: "number" }, "next"));
+    const after = el(
+      "button",
+      { type: "button", class: "token after", onclick: () => choose(ids.length) },
+      el("span", {}, "?"),
+      el("span", { class: "number" }, "next"),
+    );
     heat.replaceChildren(...shown.flat(), ...(masked ? [] : [after]));
   }
 
-  /** Shows what could stand at a place; each choice puts it there. */
+  /** Shows the likeliest tokens at a place, each a button that puts it there. */
   function choose(place: number): void {
-    [...heat.querySelectorAll(".token")].forEach((token, other) => token.setAttribute("aria-pressed", String(other === place)));
+    [...heat.querySelectorAll(".token")].forEach((token, other) =>
+      token.setAttribute("aria-pressed", String(other === place)),
+    );
     const here = at(place);
-    if (!here) return void beside.replaceChildren(el("p", { class: "note" }, "Nothing stands before the first token: the model says nothing of it."));
-    // The last token of a masked model is the mask, which stands in no text.
+    if (!here) {
+      return void beside.replaceChildren(
+        el("p", { class: "note" }, "Nothing stands before the first token: the model says nothing of it."),
+      );
+    }
+    // The last token of a masked model is the mask, which no text contains.
     const names = largest(masked ? here.subarray(0, -1) : here, CHOICES).map((id) => ({
       name: piece(opened, ids.slice(0, place), id),
       share: Math.exp(here[id]),
@@ -93,7 +115,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
     await score(wanted, fits);
   }
 
-  /** A text with the likeliest tokens after it. */
+  /** Continues a text greedily. */
   async function goneOn(begun: number[]): Promise<number[]> {
     const limit = opened.manifest.max_seq_len ?? Infinity;
     const most = Math.min(GOES_ON, limit - begun.length + 1);

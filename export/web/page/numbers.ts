@@ -1,6 +1,6 @@
-// What is made of logits. V vocabulary.
+// Arithmetic on logits, and numbers as text. V vocabulary.
 
-/** The logarithms of the probabilities of a row of logits (V). */
+/** Log-probabilities of a row of logits (V). */
 export function logProbabilities(logits: ArrayLike<number>): Float64Array {
   let most = -Infinity;
   for (let id = 0; id < logits.length; id++) most = Math.max(most, logits[id]);
@@ -10,7 +10,7 @@ export function logProbabilities(logits: ArrayLike<number>): Float64Array {
   return Float64Array.from(logits, (logit) => logit - shift);
 }
 
-/** The places of the largest values, the largest first, of equal ones the first. */
+/** Places of the largest values, the largest first, ties by place. */
 export function largest(values: ArrayLike<number>, count: number): number[] {
   const places = Array.from(values, (_, place) => place);
   return places.sort((a, b) => values[b] - values[a] || a - b).slice(0, count);
@@ -26,15 +26,23 @@ export function percent(share: number): string {
   return `${(100 * share).toFixed(Math.abs(share) < 0.0995 ? 2 : 1)}%`;
 }
 
-/** A number in at most four digits, or with a prefix. */
+/** A number with three significant digits, and a prefix of the SI from a thousand on. */
 export function short(value: number): string {
   const size = Math.abs(value);
-  for (const [unit, name] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+  for (const [unit, name] of [
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ] as const) {
     if (size >= unit) return `${+(value / unit).toPrecision(3)} ${name}`;
   }
   return size && size < 1e-3 ? value.toExponential(1) : String(+value.toPrecision(3));
 }
 
 export function bytes(count: number): string {
-  return count < 1024 ? `${count} B` : count < 2 ** 20 ? `${(count / 1024).toFixed(1)} KiB` : `${(count / 2 ** 20).toFixed(1)} MiB`;
+  return count < 1024
+    ? `${count} B`
+    : count < 2 ** 20
+      ? `${(count / 1024).toFixed(1)} KiB`
+      : `${(count / 2 ** 20).toFixed(1)} MiB`;
 }

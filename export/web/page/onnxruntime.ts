@@ -1,13 +1,13 @@
-// onnxruntime-web out of the page itself: a page that was opened as a file can import a Blob, and nothing else.
+// Loads onnxruntime-web from the page itself, as a Blob: a page that was opened as a file can import nothing else.
 
 import type { Ort } from "../src/index.js";
 import { bytesOf } from "./embedded.js";
 
-/** The longest that the page stands still between two calls, in milliseconds. */
+/** The longest time without a pause for the page, in milliseconds. */
 const STILL = 25;
 
 export async function onnxruntime(): Promise<Ort> {
-  const code = document.getElementById("onnxruntime")!.textContent!;
+  const code = document.getElementById("onnxruntime")!.textContent;
   const place = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
   const ort = (await import(place)) as Ort;
   URL.revokeObjectURL(place);
@@ -19,7 +19,7 @@ export async function onnxruntime(): Promise<Ort> {
   return inTurn(ort);
 }
 
-/** Runs sessions one after the other, and lets the page draw and hear its buttons in between. */
+/** Runs sessions one after the other, with pauses in which the page draws and handles events. */
 function inTurn(ort: Ort): Ort {
   let last: Promise<unknown> = Promise.resolve();
   let drawn = performance.now();

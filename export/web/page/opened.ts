@@ -1,9 +1,9 @@
-// A bundle that the page has opened, and what kind of model it is.
+// An open bundle of the page, and the kind of its model.
 
 import { open, type Files, type Manifest, type Model, type Ort } from "../src/index.js";
 import { takeFiles, type About } from "./embedded.js";
 
-/** writer: a language model. speller: one whose tokens are ids alone. masked: it says which token stands at each place. */
+/** A writer is a language model, a speller one without a tokenizer, and masked means a masked language model. */
 export type Kind = "writer" | "speller" | "translator" | "classifier" | "tagger" | "masked" | "features";
 
 export interface Opened {
@@ -13,7 +13,7 @@ export interface Opened {
   model: Model;
   manifest: Manifest;
   kind: Kind;
-  /** From opening to being ready, in milliseconds. */
+  /** Time to open the bundle, in milliseconds. */
   milliseconds: number;
 }
 
@@ -33,12 +33,12 @@ function kindOf(manifest: Manifest): Kind {
   return manifest.labels.length ? "tagger" : "masked";
 }
 
-/** Whether it writes on from a text. */
+/** True if the model continues a text. */
 export function writes(opened: Opened): boolean {
   return opened.kind === "writer" || opened.kind === "speller";
 }
 
-/** Whether it says the class of a text, or of its words. */
+/** True if the model classifies a text or its words. */
 export function classifies(opened: Opened): boolean {
   return opened.kind === "classifier" || opened.kind === "tagger";
 }

@@ -1,35 +1,37 @@
-// Texts as the tokens that a model reads, no more of them than a page should, and tokens as what can be seen.
+// Texts as tokens, no more than a page should read, and tokens as visible text.
 
 import { beginOf, type Model } from "../src/index.js";
 import type { Opened } from "./opened.js";
 
-/** Beyond so many tokens a view is slow to compute and not to be read. */
+/** The most tokens of a view, beyond which it is slow and illegible. */
 export const MOST_TOKENS = 512;
-/** A text is cut to so many characters for each token that is read, before it is cut into tokens. */
+/** The most characters per token; a longer text is cut before it is encoded. */
 const MOST_CHARACTERS = 16;
-/** How many tokens before one decide how it is written. */
+/** The number of preceding tokens that decide the spelling of a token. */
 const NEAR = 6;
 
 export interface Read {
   ids: number[];
-  /** What was left out, in a sentence; empty if nothing was. */
+  /** A sentence if tokens were left out, or else empty. */
   note: string;
 }
 
-/** The last tokens of a prompt; an empty one begins a document. */
+/** The last tokens of a prompt; an empty prompt begins a document. */
 export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
   const limit = Math.min(most, opened.manifest.max_seq_len ?? Infinity);
   if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
-  const whole = asRead(text), kept = wellFormed(whole.slice(-MOST_CHARACTERS * most));
+  const whole = asRead(text);
+  const kept = wellFormed(whole.slice(-MOST_CHARACTERS * most));
   const ids = opened.model.encode(kept);
   return cut(ids.length ? ids : [beginOf(opened.model.tokenizer)], limit, "last", kept.length < whole.length);
 }
 
-/** The first tokens of a text of which something is said, or of a source, which ends with eos. */
+/** The first tokens of a text to classify, or of a source, which ends with eos. */
 export function beginning({ model, manifest, kind }: Opened, text: string, most = MOST_TOKENS): Read {
   const end = kind === "translator" ? [model.sourceTokenizer.eosId] : [];
   const limit = Math.min(most, manifest.max_source_len ?? Infinity) - end.length;
-  const whole = lineOf(text), kept = wellFormed(whole.slice(0, MOST_CHARACTERS * most));
+  const whole = lineOf(text);
+  const kept = wellFormed(whole.slice(0, MOST_CHARACTERS * most));
   if (!kept.trim()) throw new Error("give a text");
   const { ids, note } = cut(model.encodeSource(kept), limit, "first", kept.length < whole.length);
   return { ids: [...ids, ...end], note };
@@ -45,7 +47,9 @@ function idsOf(text: string, vocabulary: number): number[] {
   const wrong = words.find((word) => !/^[0-9]{1,9}$/.test(word) || Number(word) >= vocabulary);
   if (wrong === undefined && words.length) return words.map(Number);
   const got = wrong === undefined ? "none" : `"${wrong.slice(0, 60)}"`;
-  throw new Error(`this model has no tokenizer, and reads ids from 0 to ${vocabulary - 1}, such as "1 2 3"; got ${got}`);
+  throw new Error(
+    `this model has no tokenizer, and reads ids from 0 to ${vocabulary - 1}, such as "1 2 3"; got ${got}`,
+  );
 }
 
 /** A text as every program reads a file: without a byte-order mark, and with LF for CRLF (docs/verbs.md). */
@@ -53,27 +57,27 @@ export function asRead(text: string): string {
   return text.replace(/^\ufeff/, "").replaceAll("\r\n", "\n");
 }
 
-/** The same of a text of which something is said: without the end of its last line. */
+/** The same for a text to classify, without the newline at its end. */
 export function lineOf(text: string): string {
   return asRead(text).replace(/\n$/, "");
 }
 
-/** Half of a pair of surrogates is no character. */
+/** Replaces lone surrogates, which are no characters. */
 export function wellFormed(text: string): string {
   return text.replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
-/** The text of ids; of a model without a tokenizer, the ids. */
+/** The text of ids, or the ids themselves if the model has no tokenizer. */
 export function textOf({ model, kind }: Opened, ids: readonly number[]): string {
   return kind === "speller" ? ids.join(" ") : model.decode(ids);
 }
 
-/** What each token of a text adds to it, where it can be seen. */
+/** The visible text that each token adds. */
 export function pieces(opened: Opened, ids: readonly number[]): string[] {
   return ids.map((id, place) => piece(opened, ids.slice(Math.max(0, place - NEAR), place), id));
 }
 
-/** The same of a token that could come next. */
+/** The visible text that a token would add after the tokens `before`. */
 export function piece({ model, manifest, kind }: Opened, before: readonly number[], id: number): string {
   if (kind === "speller") return String(id);
   if (kind === "features") return String(id + 1);
@@ -87,7 +91,11 @@ function addedBy(model: Model, near: readonly number[], id: number): string {
   return model.decode([...near, id]).slice(near.length ? model.decode(near).length : 0);
 }
 
-/** A text in which spaces and ends of lines can be seen. */
+/** Makes spaces, newlines and control characters visible. */
 export function seen(text: string): string {
-  return text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/[\u0000-\u001f\u007f]/g, "·");
+  return text
+    .replaceAll(" ", "␣")
+    .replaceAll("\n", "↵")
+    .replaceAll("\t", "⇥")
+    .replace(/[\u0000-\u001f\u007f]/g, "·");
 }

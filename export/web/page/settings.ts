@@ -1,11 +1,11 @@
-// How a text is to be written: the fields, and their values as the runtime takes them.
+// The fields of the options of generation, and their values as the runtime takes them.
 
 import type { GenerateOptions } from "../src/index.js";
 import { el, field } from "./dom.js";
 
 export interface Settings {
   fields: HTMLElement;
-  /** Throws where a value is not accepted, naming it. */
+  /** Reads the fields. Throws an error that names the field if a value is not accepted. */
   read(): GenerateOptions;
 }
 
@@ -37,7 +37,12 @@ export function settings(tokens = "200"): Settings {
     fields: el("div", { class: "fields" }, ...inputs.map(([, label]) => label)),
     read() {
       const topK = given["topK"].value.trim() === "" && given["topK"].validity.valid ? {} : { topK: number("topK") };
-      const sampling = { temperature: number("temperature"), ...topK, topP: number("topP"), seed: BigInt(number("seed")) };
+      const sampling = {
+        temperature: number("temperature"),
+        ...topK,
+        topP: number("topP"),
+        seed: BigInt(number("seed")),
+      };
       return { maxNewTokens: number("tokens"), sampling };
     },
   };

@@ -1,19 +1,23 @@
-// Tabs as the keyboard knows them: the arrows, Home and End move between them.
+// Tabs with the usual keys: the arrows, Home and End move between them.
 
 import { el } from "./dom.js";
 
 export interface Tab {
   name: string;
-  /** Its panel, made when it is first shown. */
+  /** Makes the panel when it is first shown. */
   make(): HTMLElement;
 }
 
-/** The tabs and their panel; `first` is shown at the start. */
+/** Tabs above their panel, with tab number `first` shown at the start. */
 export function tabs(all: readonly Tab[], first: number, onShow: (place: number) => void): HTMLElement {
   const made = new Map<number, HTMLElement>();
   const panel = el("div", { role: "tabpanel", id: "panel" });
   const buttons = all.map((tab, place) =>
-    el("button", { type: "button", role: "tab", "aria-controls": "panel", id: `tab-${place}`, onclick: () => show(place) }, tab.name),
+    el(
+      "button",
+      { type: "button", role: "tab", "aria-controls": "panel", id: `tab-${place}`, onclick: () => show(place) },
+      tab.name,
+    ),
   );
   const list = el("div", { role: "tablist", "aria-label": "Views", onkeydown: move }, ...buttons);
 

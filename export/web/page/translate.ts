@@ -1,4 +1,4 @@
-// Try it, of a model that reads a source and writes its target.
+// Try it, for a translator: it reads a source and writes its target.
 
 import { area, button, choice, el, field, notice, section } from "./dom.js";
 import { percent } from "./numbers.js";

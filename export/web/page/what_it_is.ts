@@ -1,4 +1,4 @@
-// What it is: parts, precision, the state's size, where it comes from, and the proof.
+// What it is: parts, precision, the size of the state, provenance, and the proof.
 
 import type { Manifest } from "../src/index.js";
 import { el, section } from "./dom.js";
@@ -11,7 +11,7 @@ const SIZES = { bool: 1, int64: 8, float16: 2, float32: 4 };
 
 export function whatItIsView(opened: Opened): HTMLElement {
   const { manifest, about, files } = opened;
-  const { run_id, commit, seqlab, torch, onnxruntime } = manifest.provenance;
+  const { run_id: runId, commit, seqlab, torch, onnxruntime } = manifest.provenance;
   const all = [...files.values()].reduce((sum, file) => sum + file.length, 0);
   const facts: [string, string][] = [
     ["Bundle", `${about.name}, ${bytes(all)}`],
@@ -23,12 +23,16 @@ export function whatItIsView(opened: Opened): HTMLElement {
     ["Reads at most", manifest.model ? limit(manifest.max_seq_len) : limit(manifest.max_source_len)],
     ["Longest in training", `${manifest.seq_len} positions`],
     ["Opened in", `${opened.milliseconds.toFixed(0)} ms`],
-    ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${run_id})` : run_id || "–"],
+    ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${runId})` : runId || "–"],
     ["Data", about.run?.data ?? "–"],
     ["Commit", commit || "–"],
     ["Exported by", `seqlab ${seqlab}, torch ${torch}, onnxruntime ${onnxruntime}`],
   ];
-  const table = el("dl", { class: "facts" }, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  const table = el(
+    "dl",
+    { class: "facts" },
+    ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]),
+  );
   const shown = [section("What it is", table)];
   if (manifest.state.length) shown.push(section("The state", stateChart([opened])));
   if (about.parts.length) shown.push(section("Parts", parts(about.parts)));
@@ -41,7 +45,7 @@ function limit(length: number | null): string {
   return length === null ? "any length" : `${length} positions`;
 }
 
-/** Attention's cache grows with what was read, a recurrence's state does not. */
+/** A chart of the state's size: an attention's cache grows with the text, a recurrence's state does not. */
 export function stateChart(all: readonly Opened[]): HTMLElement {
   const longest = Math.max(...all.map(({ manifest }) => 2 * manifest.seq_len));
   const points = (manifest: Manifest) =>
@@ -49,10 +53,14 @@ export function stateChart(all: readonly Opened[]): HTMLElement {
       const position = Math.round((eighth * longest) / 8);
       return [position, stateBytes(manifest, position) / 1024];
     });
-  return lines(all.map(({ about, manifest }) => ({ name: about.name, points: points(manifest) })), "position", "State of one text, KiB");
+  return lines(
+    all.map(({ about, manifest }) => ({ name: about.name, points: points(manifest) })),
+    "position",
+    "State of one text, KiB",
+  );
 }
 
-/** What is kept of a text after so many positions; of a source as long as those in training. */
+/** The size of the state of one text after `position` positions, in bytes, for a source as long as in training. */
 export function stateBytes(manifest: Manifest, position: number): number {
   const sizes: Record<string, number> = { B: 1, N: 1, S: position, M: manifest.seq_len, C: manifest.max_seq_len ?? 0 };
   const count = ({ dims, dtype }: Manifest["state"][number]) =>
@@ -61,7 +69,9 @@ export function stateBytes(manifest: Manifest, position: number): number {
 }
 
 function parts(all: readonly [string, number][]): HTMLElement {
-  const rows = all.map(([name, count]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, count.toLocaleString("en"))));
+  const rows = all.map(([name, count]) =>
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, count.toLocaleString("en"))),
+  );
   const head = el("tr", {}, el("th", { scope: "col" }, "part"), el("th", { scope: "col" }, "parameters"));
   return el("div", { class: "wide" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
 }

@@ -1,4 +1,4 @@
-// Try it, of a language model: it writes on from a text, with a button that stops it.
+// Try it, for a language model: it continues a text until a button stops it.
 
 import type { GenerateOptions } from "../src/index.js";
 import { area, button, el, notice, section } from "./dom.js";
@@ -8,18 +8,18 @@ import { settings } from "./settings.js";
 
 /** The longest prompt, in tokens. */
 const LONGEST = 2048;
-/** Milliseconds between two showings of what is written. */
+/** The time between two updates of the text, in milliseconds. */
 const BETWEEN = 50;
 
-/** What was written, how fast, and what to say of it. */
+/** A written text, its speed, and a note on its prompt. */
 export interface Written {
   text: string;
-  /** Of each token, the milliseconds that it took; of the first with the prompt. */
+  /** Time for each token, in milliseconds; the first includes the prompt. */
   milliseconds: number[];
   note: string;
 }
 
-/** Writes on from a text. `onText` is given all that is written so far; false stops. */
+/** Continues a text. `onText` receives all that is written so far, and stops the model by returning false. */
 export async function writeOn(
   opened: Opened,
   text: string,
@@ -50,7 +50,7 @@ export async function writeOn(
   return { text: textOf(opened, written), milliseconds, note };
 }
 
-/** How fast it was, in words. */
+/** The speed, in words. */
 export function speed({ milliseconds: [first, ...others] }: Written): string {
   const rest = others.reduce((sum, one) => sum + one, 0);
   const then = rest ? `, then ${((1000 * others.length) / rest).toFixed(0)} tokens a second` : "";
@@ -94,6 +94,18 @@ export function writeView(opened: Opened, text: string): HTMLElement {
   given.input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void write();
   });
-  const hint = el("p", { class: "note" }, "Ctrl + Enter writes. The same seed writes the same text in every runtime of this bundle.");
-  return section("Continue a text", given.label, chosen.fields, el("p", { class: "buttons" }, start, stop), line, out, hint);
+  const hint = el(
+    "p",
+    { class: "note" },
+    "Ctrl + Enter writes. The same seed writes the same text in every runtime of this bundle.",
+  );
+  return section(
+    "Continue a text",
+    given.label,
+    chosen.fields,
+    el("p", { class: "buttons" }, start, stop),
+    line,
+    out,
+    hint,
+  );
 }

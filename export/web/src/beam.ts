@@ -1,4 +1,4 @@
-// Beam search: the best texts of a model, not one greedy one. The same search as seqlab.decoding's, in float64.
+// Beam search: the best texts that a model writes. It is seqlab.decoding's search, in float64.
 
 import type { Decoder } from "./decoder.js";
 import { refuse } from "./error.js";
@@ -6,26 +6,26 @@ import { checkLengths } from "./generate.js";
 import { applyRules, withDefaultRules, type Repetition } from "./repetition.js";
 import { numbersOf, takeRows, type Tensor } from "./tensors.js";
 
-/** How the best texts are searched for. */
+/** Options of a beam search. */
 export interface BeamOptions {
-  /** 1, which is greedy, where it is not given */
+  /** beams per prompt, 1 (greedy) by default */
   beams?: number;
-  /** where nothing ends a text before; 200 where it is not given */
+  /** the most tokens to write, 200 by default */
   maxNewTokens?: number;
-  /** 0 prefers short texts; 1 where it is not given */
+  /** the exponent of the length that a score is divided by, 1 by default; 0 prefers short texts */
   lengthPenalty?: number;
   repetition?: Repetition;
-  /** a text ends with any of these, which it keeps */
+  /** tokens that end a text, which keeps them */
   stopIds?: readonly number[];
 }
 
-/** A text that was found: its new tokens, and their log-probability over (their number)^lengthPenalty. */
+/** A text that was found: its new tokens, and their log-probability divided by length^lengthPenalty. */
 export interface Hypothesis {
   tokens: number[];
   score: number;
 }
 
-/** A continuation: the sum of its log-probabilities, the beam that it continues, and its token. */
+/** A beam continued by one token, and the sum of its log-probabilities. */
 interface Candidate {
   total: number;
   beam: number;
@@ -34,20 +34,22 @@ interface Candidate {
 
 const MOST_BEAMS = 10000;
 
-/** Continues each prompt in the best ways that are found, the best first. */
+/** Returns the best continuations of each prompt, the best first. */
 export async function beamSearch(
   decoder: Decoder,
   prompts: readonly (readonly number[])[],
   options: BeamOptions,
 ): Promise<Hypothesis[][]> {
-  const settings = { beams: 1, lengthPenalty: 1, ...options }, { beams } = settings;
+  const settings = { beams: 1, lengthPenalty: 1, ...options };
+  const { beams } = settings;
   if (!(Number.isInteger(beams) && beams >= 1 && beams <= MOST_BEAMS)) {
     refuse(`beams must be from 1 to ${MOST_BEAMS}, got ${beams}`);
   }
   if (!Number.isFinite(settings.lengthPenalty)) refuse(`lengthPenalty must be finite, got ${settings.lengthPenalty}`);
   const rules = withDefaultRules(options.repetition);
-  const most = checkLengths(decoder, prompts, options.maxNewTokens), stops = new Set(options.stopIds);
-  // All beams of a prompt begin with its logits and state: (B, V) to (B x K, V).
+  const most = checkLengths(decoder, prompts, options.maxNewTokens);
+  const stops = new Set(options.stopIds);
+  // All beams of a prompt begin with its logits and its state: (B, V) to (B x K, V).
   const first = await decoder.prefill(prompts);
   const repeated = prompts.flatMap((_, row) => Array<number>(beams).fill(row));
   decoder.select(repeated);
@@ -65,9 +67,9 @@ export async function beamSearch(
   return searches.map((search) => search.found);
 }
 
-/** The beams of one prompt. */
+/** The beams of one prompt, K of them. */
 class Search {
-  /** Of each new beam the old one that it continues, and its token. */
+  /** The old beam that each new beam continues, and the token that it adds. */
   going: { beam: number; token: number }[] = [];
   private finished: Hypothesis[] = [];
   private tokens: number[][];
@@ -81,11 +83,11 @@ class Search {
     private readonly stops: ReadonlySet<number>,
   ) {
     this.tokens = Array.from({ length: beams }, () => []);
-    // At first all beams are one.
+    // All beams are alike at first, so only one of them counts.
     this.scores = this.tokens.map((_, beam) => (beam === 0 ? 0 : -Infinity));
   }
 
-  /** Whether K are finished and no beam that goes on has a better score so far than the best of them. */
+  /** True once K texts are finished and no running beam scores better than the best of them. */
   get done(): boolean {
     if (this.finished.length < this.beams) return false;
     const going = Math.max(...this.scores) / this.tokens[0].length ** this.lengthPenalty;
@@ -96,7 +98,7 @@ class Search {
     return this.finished.toSorted((a, b) => b.score - a.score).slice(0, this.beams);
   }
 
-  /** Goes one token on, from the logits (K, V) at `firstRow`. */
+  /** Extends the beams by one token, given the logits (K, V) from `firstRow` on. */
   extend(logits: Tensor, firstRow: number, last: boolean): void {
     const going: Candidate[] = [];
     for (const [rank, candidate] of this.best(logits, firstRow).entries()) {
@@ -108,16 +110,17 @@ class Search {
         this.finished.push({ tokens, score: candidate.total / tokens.length ** this.lengthPenalty });
       }
     }
-    // A model of few tokens may have fewer ways to go on than beams: the rest can win nothing.
+    // A small vocabulary may offer fewer continuations than there are beams: the spare beams can never win.
     while (going.length < this.beams) going.push({ total: -Infinity, beam: 0, token: 0 });
     this.going = going;
     this.tokens = going.map(({ beam, token }) => [...this.tokens[beam], token]);
     this.scores = going.map(({ total }) => total);
   }
 
-  /** As many continuations as can matter, the best first; of equal ones the earlier beam's, then the lower token's. */
+  /** The continuations that can matter, the best first; ties go to the earlier beam, then to the lower token. */
   private best(logits: Tensor, firstRow: number): Candidate[] {
-    const most = this.beams * (1 + this.stops.size), vocabSize = logits.dims[1];
+    const most = this.beams * (1 + this.stops.size);
+    const vocabSize = logits.dims[1];
     const best: Candidate[] = [];
     this.scores.forEach((score, beam) => {
       if (score === -Infinity) return;
@@ -136,7 +139,7 @@ class Search {
   }
 }
 
-/** The log-probabilities of logits (V,). */
+/** Log-probabilities from logits (V,). */
 export function logSoftmax(logits: Float64Array): Float64Array {
   const largest = logits.reduce((most, logit) => Math.max(most, logit), -Infinity);
   const whole = Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));

@@ -1,4 +1,4 @@
-// A bundle that was opened: its manifest, graphs and tokenizers.
+// An open bundle: its manifest, graphs and tokenizers.
 
 import { refuse, sentenceOf } from "./error.js";
 import { checkedManifest, type Files } from "./files.js";
@@ -9,7 +9,7 @@ import { loadTokenizer } from "./stored_tokenizer.js";
 import { filled, mostReal, sizeOf, tensorOf, type Ort, type Tensor } from "./tensors.js";
 import type { Tokenizer } from "./tokenizer.js";
 
-/** Rows of one length. A bundle reads either tokens or features. */
+/** Rows of equal length. A bundle reads either tokens or features. */
 export interface Batch {
   /** B */
   rows: number;
@@ -19,7 +19,7 @@ export interface Batch {
   tokens?: ArrayLike<number>;
   /** (B, T, F) */
   features?: ArrayLike<number>;
-  /** (B, T), 1 = real, 0 = not; none = all are. A row's real tokens stand together. */
+  /** (B, T), 1 = real, 0 = padding; all real by default. The real tokens of a row are contiguous. */
   padMask?: ArrayLike<number>;
 }
 
@@ -29,7 +29,7 @@ export interface Rows {
   mask: Tensor;
 }
 
-/** A tokenizer, or why there is none. */
+/** A tokenizer, or the reason why there is none. */
 type MaybeTokenizer = Tokenizer | string;
 
 export class Bundle {
@@ -48,13 +48,15 @@ export class Bundle {
 
   static async open(files: Files, ort: Ort): Promise<Bundle> {
     const manifest = await checkedManifest(files);
-    const here = ort.env.versions.web ?? ort.env.versions.common, needed = manifest.min_onnxruntime;
+    const here = ort.env.versions.web ?? ort.env.versions.common;
+    const needed = manifest.min_onnxruntime;
     const [[major, minor], [least, leastMinor]] = [versionOf(here), versionOf(needed)];
     if (major < least || (major === least && minor < leastMinor)) {
       refuse(`this bundle needs onnxruntime ${needed}, here is onnxruntime-web ${here}`, "unsupported");
     }
     const opened = (info: GraphInfo | null) => (info === null ? null : Graph.open(ort, files, info, manifest.target));
-    const encoder = await opened(manifest.encoder), model = await opened(manifest.model);
+    const encoder = await opened(manifest.encoder);
+    const model = await opened(manifest.model);
     const step = await opened(manifest.step);
     const target = await loaded(files, manifest.tokenizer);
     const source = manifest.source_tokenizer === null ? target : await loaded(files, manifest.source_tokenizer);
@@ -77,17 +79,23 @@ export class Bundle {
     if (longest !== null && tokens > longest) {
       refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);
     }
-    const [given, its_mask] = this.encoder.info.inputs;
-    return this.encoder.run(new Map([[given.name, inputs], [its_mask.name, mask]]));
+    const [input, inputMask] = this.encoder.info.inputs;
+    return this.encoder.run(
+      new Map([
+        [input.name, inputs],
+        [inputMask.name, mask],
+      ]),
+    );
   }
 
-  /** A batch's inputs, as the encoder takes them, or tokens, and their mask. */
+  /** Tensors of a batch: the encoder's input, or else tokens, and the mask. */
   read(batch: Batch): Rows {
     const { rows, length } = batch;
     if (!(rows >= 1 && length >= 1 && rows * length <= 2 ** 31)) {
       refuse("a batch has at least one row and one token, and at most 2^31 tokens");
     }
-    const given = this.encoder?.info.inputs[0], dims = [rows, length];
+    const given = this.encoder?.info.inputs[0];
+    const dims = [rows, length];
     const features = given !== undefined && isFloat(given);
     if (features) dims.push(Number(given.dims.at(-1)));
     const numbers = (features ? batch.features : batch.tokens) ?? [];
@@ -101,7 +109,7 @@ export class Bundle {
     return { tokens: tensorOf(dtype, dims, numbers), mask: tensorOf("bool", [rows, length], mask) };
   }
 
-  /** What happens inside the model while it reads inputs, as the manifest's `taps` names them. */
+  /** Attention weights and hidden states by name, for inputs by the names in the manifest's `taps`. */
   async tap(inputs: ReadonlyMap<string, Tensor>): Promise<Map<string, Tensor>> {
     const info = this.manifest.taps;
     if (info === null) refuse("this bundle has no taps; export it with --taps attention,state");
@@ -114,15 +122,17 @@ export class Bundle {
   }
 }
 
-/** Rows of any lengths as one tensor. */
+/** Pads rows of any lengths to one tensor. */
 export function padded(rows: readonly (readonly number[])[], what: string, side: "left" | "right"): Rows {
   if (rows.length === 0) refuse(`there is no ${what}; give at least one`);
   rows.forEach((row, number) => {
     if (row.length === 0) refuse(`${what} ${number} is empty; it needs at least one token`);
     checkIds(row, `${what} ${number}`);
   });
-  const width = Math.max(...rows.map((row) => row.length)), dims = [rows.length, width];
-  const tokens = filled("int64", dims, 0), mask = filled("bool", dims, 0);
+  const width = Math.max(...rows.map((row) => row.length));
+  const dims = [rows.length, width];
+  const tokens = filled("int64", dims, 0);
+  const mask = filled("bool", dims, 0);
   rows.forEach((row, number) => {
     const first = number * width + (side === "left" ? width - row.length : 0);
     tokens.data.set(row.map(BigInt) as never, first);

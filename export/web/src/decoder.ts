@@ -1,4 +1,4 @@
-// A bundle as a decoder: the state of some rows of text, which the graphs read and renew.
+// A bundle as a decoder: it holds the state of a batch, which the graphs read and update.
 
 import type { Bundle, Rows } from "./bundle.js";
 import { padded } from "./bundle.js";
@@ -11,13 +11,13 @@ export class Decoder {
   readonly model: Graph;
   readonly step: Graph;
   readonly vocabSize: number;
-  /** By names in the manifest; empty before the first prompt. */
+  /** Tensors by their names in the manifest; empty before the first prompt. */
   state: ReadonlyMap<string, Tensor> = new Map();
   private source: ReadonlyMap<string, Tensor> | null = null;
   private rows = 0;
   private read = 0;
 
-  /** Throws SeqlabError where the bundle has no decoder. */
+  /** Throws SeqlabError if the bundle has no decoder. */
   constructor(readonly bundle: Bundle) {
     if (bundle.model === null || bundle.step === null || bundle.manifest.vocab_size === null) {
       refuse("this is the bundle of an encoder, which writes nothing; classify with it");
@@ -27,7 +27,7 @@ export class Decoder {
     this.vocabSize = bundle.manifest.vocab_size;
   }
 
-  /** Reads sources (B, M) or (B, M, F) and their mask (B, M): each `start` is from here. */
+  /** Encodes sources (B, M) or (B, M, F) with their mask (B, M); every later `start` begins from them. */
   async readSource(source: Tensor, mask: Tensor): Promise<void> {
     const outputs = await this.bundle.encode(source, mask);
     this.source = new Map(this.bundle.manifest.state.map(({ name }) => [name, outputs.get(`state_${name}`)!]));
@@ -35,7 +35,7 @@ export class Decoder {
     this.state = new Map();
   }
 
-  /** Puts so many rows before their first token. */
+  /** Resets to the state before the first token, with this number of rows. */
   start(rows: number): void {
     if (this.bundle.encoder === null) {
       this.state = new Map(this.bundle.manifest.state.map((entry) => [entry.name, this.first(entry, rows)]));
@@ -49,14 +49,15 @@ export class Decoder {
     this.read = 0;
   }
 
-  /** Reads tokens (B, T): logits (B, T, V). `graph` is `model`, or `step` where T = 1. */
+  /** Reads tokens (B, T) and returns logits (B, T, V). `graph` is `model`, or `step` if T = 1. */
   async run(graph: Graph, { tokens, mask }: Rows): Promise<Tensor> {
     const given = graph.info.inputs.map(({ name }): [string, Tensor] => [
       name,
       name === "tokens" ? tokens : name === "pad_mask" ? mask : this.entry(graph, name, "state_"),
     ]);
     const outputs = await graph.run(new Map(given));
-    const logits = outputs.get("logits")!, length = tokens.dims[1];
+    const logits = outputs.get("logits")!;
+    const length = tokens.dims[1];
     outputs.delete("logits");
     checkDims(logits, [this.rows, length, this.vocabSize]);
     const state = new Map(this.state);
@@ -69,21 +70,21 @@ export class Decoder {
     return logits;
   }
 
-  /** Starts and reads prompts: the logits (B, V) after each. */
+  /** Starts, reads prompts and returns the logits (B, V) after each. */
   async prefill(prompts: readonly (readonly number[])[]): Promise<Tensor> {
     const rows = padded(prompts, "prompt", "left");
     const [count, length] = rows.tokens.dims;
     prompts.forEach((prompt) => this.checkReadable(prompt, length));
     this.start(count);
     const logits = await this.run(this.model, rows);
-    // (B, T, V) to (B, V): prompts stand on the right, so each ends at the last position.
+    // (B, T, V) to (B, V): prompts are padded on the left, so each ends at the last position.
     return takeRows(
       { ...logits, dims: [count * length, this.vocabSize] },
       Array.from(prompts, (_, row) => (row + 1) * length - 1),
     );
   }
 
-  /** Reads one more token a row: logits (B, V). */
+  /** Reads one more token per row and returns logits (B, V). */
   async readToken(tokens: readonly number[]): Promise<Tensor> {
     if (this.state.size === 0) refuse("a step continues a text; read a prompt first");
     if (tokens.length !== this.rows) {
@@ -96,7 +97,7 @@ export class Decoder {
     return { ...logits, dims: [this.rows, this.vocabSize] };
   }
 
-  /** Throws SeqlabError where an id is outside the vocabulary, or a text of `read` tokens is too long for the model. */
+  /** Throws SeqlabError if an id is outside the vocabulary, or a text of `read` tokens is too long for the model. */
   checkReadable(tokens: readonly number[], read: number): void {
     const outside = tokens.find((token) => !(Number.isInteger(token) && token >= 0 && token < this.vocabSize));
     if (outside !== undefined) refuse(`token ${outside} is outside the vocabulary 0..${this.vocabSize - 1}`);
@@ -106,7 +107,7 @@ export class Decoder {
     }
   }
 
-  /** Takes these rows for the state's rows. Rows of one source in turn share what was read of it. */
+  /** Replaces the rows of the state by these of them. Consecutive rows of one source share its encoding. */
   select(rows: readonly number[]): void {
     const shared = this.sharedRows(rows);
     const take = (entry: StateInfo, tensor: Tensor) => takeRows(tensor, entry.dims[0] === "N" ? shared : rows);
@@ -115,11 +116,12 @@ export class Decoder {
     this.rows = rows.length;
   }
 
-  /** Which rows to take of entries that have a row for all rows of a source that follow each other. */
+  /** The rows to take from entries with one row per source (dimension N), which its consecutive rows share. */
   private sharedRows(rows: readonly number[]): number[] {
     const entry = this.bundle.manifest.state.find(({ dims }) => dims[0] === "N");
     if (entry === undefined) return [];
-    const before = this.state.get(entry.name)!.dims[0], each = this.rows / before;
+    const before = this.state.get(entry.name)!.dims[0];
+    const each = this.rows / before;
     if (!Number.isInteger(each)) {
       refuse(`state entry ${entry.name} has ${before} rows, for ${this.rows} of the batch`, "damaged bundle");
     }

@@ -1,7 +1,7 @@
-/** What went wrong, to branch on. */
+/** The kind of an error, for a program to branch on. */
 export type Code = "invalid argument" | "not found" | "damaged bundle" | "unsupported" | "cancelled" | "internal";
 
-/** What went wrong, in one sentence; without a code it is what the caller gave. */
+/** An error of one sentence. The default code blames the caller's arguments. */
 export class SeqlabError extends Error {
   constructor(
     message: string,
@@ -16,7 +16,7 @@ export function refuse(message: string, code: Code = "invalid argument"): never 
   throw new SeqlabError(message, code);
 }
 
-/** The sentence of anything that was thrown. */
+/** The message of anything that was thrown, on one line. */
 export function sentenceOf(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).replace(/\s+/g, " ").trim();
 }

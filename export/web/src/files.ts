@@ -1,16 +1,16 @@
-// The files of a bundle, and whether they are as they were written.
+// The files of a bundle, and the check that they are as they were written.
 
 import { refuse, SeqlabError } from "./error.js";
 import { MANIFEST_NAME, parseManifest, SEAL_NAME, type Manifest } from "./manifest.js";
 import { checkManifest } from "./manifest_checks.js";
 
-/** A bundle's files by path, such as "tokenizer/tokenizer.json". */
+/** Contents of a bundle's files by path, such as "tokenizer/tokenizer.json". */
 export type Files = ReadonlyMap<string, Uint8Array>;
 
 export async function sha256(bytes: Uint8Array): Promise<string> {
-  // A browser has it only where a page came by https, from this machine or from a file.
+  // A browser offers it only to pages that came by https, from this machine or from a file.
   if (globalThis.crypto?.subtle === undefined) {
-    refuse("this page cannot check a bundle: it was not loaded by https", "unsupported");
+    refuse("this page cannot check a bundle, as it was not loaded over https", "unsupported");
   }
   const digest = await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>);
   return hex(new Uint8Array(digest));
@@ -20,7 +20,7 @@ export function hex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Reads and checks manifest.json, not the files that it names. */
+/** Reads and checks manifest.json, but not the files that it names. */
 export function loadManifest(files: Files): Manifest {
   const content = files.get(MANIFEST_NAME);
   if (content === undefined) refuse(`this is not a bundle: it has no ${MANIFEST_NAME}`, "not found");
@@ -34,9 +34,10 @@ export function loadManifest(files: Files): Manifest {
   }
 }
 
-/** By name what is wrong with each file that is not as the manifest, or its seal, says, or is not listed. */
+/** Defects by file name: a file is missing, is not listed, or differs from its digest in the manifest or the seal. */
 export async function findDamage(files: Files, manifest: Manifest): Promise<Map<string, string>> {
-  const seal = files.get(SEAL_NAME), content = files.get(MANIFEST_NAME);
+  const seal = files.get(SEAL_NAME);
+  const content = files.get(MANIFEST_NAME);
   if (seal === undefined || content === undefined) return new Map([[SEAL_NAME, "it is missing"]]);
   if (new TextDecoder().decode(seal).split(/\s/)[0] !== (await sha256(content))) {
     return new Map([[MANIFEST_NAME, `its sha256 is not the one in ${SEAL_NAME}`]]);
@@ -54,7 +55,7 @@ export async function findDamage(files: Files, manifest: Manifest): Promise<Map<
   return damage;
 }
 
-/** The manifest, once every file is as it says. */
+/** The manifest, after a check of every file against it. */
 export async function checkedManifest(files: Files): Promise<Manifest> {
   const manifest = loadManifest(files);
   for (const [name, what] of await findDamage(files, manifest)) {

@@ -1,4 +1,4 @@
-// The decoding loop: prefill, then one step a token.
+// The decoding loop: prefill, then one step per token.
 
 import type { Decoder } from "./decoder.js";
 import { refuse } from "./error.js";
@@ -8,32 +8,33 @@ import { choose, withDefaults, type Sampling } from "./sampling.js";
 import { numbersOf } from "./tensors.js";
 import { beginOf, TextStream } from "./tokenizer.js";
 
-/** How a text is continued. */
+/** Options of generation. */
 export interface GenerateOptions {
-  /** where nothing ends it before; 200 where it is not given */
+  /** the most tokens to write, 200 by default */
   maxNewTokens?: number;
   sampling?: Sampling;
   repetition?: Repetition;
-  /** a row ends with any of these, which it keeps */
+  /** tokens that end a row, which keeps them */
   stopIds?: readonly number[];
 }
 
-/** What a callback says: false cancels what was asked, which then throws a SeqlabError "cancelled". */
-type GoesOn = boolean | void;
-/** Called with the row and the token as each is chosen. */
-export type OnToken = (row: number, token: number) => GoesOn | Promise<GoesOn>;
-/** Called with each piece of new text as it is complete; the pieces join to the text. */
-export type OnText = (piece: string) => GoesOn | Promise<GoesOn>;
+/** A callback's answer: false cancels the call, which then throws a SeqlabError "cancelled". */
+type Answer = boolean | void;
+/** Receives the row and the token as soon as each is chosen. */
+export type OnToken = (row: number, token: number) => Answer | Promise<Answer>;
+/** Receives each piece of new text as soon as it is complete; the pieces join to the text. */
+export type OnText = (piece: string) => Answer | Promise<Answer>;
 
 const MOST_NEW_TOKENS = 200;
 
-/** Throws SeqlabError where so many tokens cannot be written after these prompts; else how many. */
+/** The most tokens to write. Throws SeqlabError if the model has too few positions for them after these prompts. */
 export function checkLengths(
   decoder: Decoder,
   prompts: readonly (readonly number[])[],
   given: number | undefined,
 ): number {
-  const most = given ?? MOST_NEW_TOKENS, longest = Math.max(0, ...prompts.map((prompt) => prompt.length));
+  const most = given ?? MOST_NEW_TOKENS;
+  const longest = Math.max(0, ...prompts.map((prompt) => prompt.length));
   if (!(Number.isInteger(most) && most >= 1)) refuse(`maxNewTokens must be at least 1, got ${most}`);
   const positions = decoder.bundle.manifest.max_seq_len;
   // The last new token is never read.
@@ -46,15 +47,17 @@ export function checkLengths(
   return most;
 }
 
-/** Continues prompts: the new tokens of each. */
+/** Continues prompts and returns the new tokens of each. */
 export async function generate(
   decoder: Decoder,
   prompts: readonly (readonly number[])[],
   options: GenerateOptions,
   onToken?: OnToken,
 ): Promise<number[][]> {
-  const sampling = withDefaults(options.sampling ?? {}), rules = withDefaultRules(options.repetition);
-  const most = checkLengths(decoder, prompts, options.maxNewTokens), stops = new Set(options.stopIds);
+  const sampling = withDefaults(options.sampling ?? {});
+  const rules = withDefaultRules(options.repetition);
+  const most = checkLengths(decoder, prompts, options.maxNewTokens);
+  const stops = new Set(options.stopIds);
   const chosen: number[][] = prompts.map(() => []);
   let running = prompts.map((_, row) => row);
   let logits = await decoder.prefill(prompts);
@@ -68,12 +71,12 @@ export async function generate(
     }
     running = running.filter((row) => !stops.has(chosen[row][step]));
     if (running.length === 0 || step + 1 === most) return chosen;
-    // A row that has ended is fed token 0 until the others end; nothing reads what it gives.
+    // A row that has ended is fed token 0 until the others end; its logits are ignored.
     logits = await decoder.readToken(prompts.map((_, row) => (running.includes(row) ? chosen[row][step] : 0)));
   }
 }
 
-/** What a model writes after a prompt, until it ends the text; without a tokenizer both are ids, such as "5 6 7". */
+/** Continues a prompt until the model ends the text. Without a tokenizer prompt and text are ids, such as "5 6 7". */
 export async function write(
   decoder: Decoder,
   prompt: string,
@@ -93,7 +96,8 @@ export async function write(
     return text;
   }
   const { tokenizer } = decoder.bundle;
-  const stream = new TextStream(tokenizer), ids = tokenizer.encode(prompt);
+  const stream = new TextStream(tokenizer);
+  const ids = tokenizer.encode(prompt);
   const begun = ids.length > 0 ? ids : [beginOf(tokenizer)];
   await generate(decoder, [begun], { ...options, stopIds }, (_, token) => show(stream.push(token)));
   if ((await show(stream.finish())) === false) refuseCancelled();
@@ -104,9 +108,10 @@ function refuseCancelled(): never {
   refuse("the callback has cancelled what was being written", "cancelled");
 }
 
-/** The ids that a text writes, separated by spaces. */
+/** Parses ids that are separated by spaces. */
 function readIds(text: string): number[] {
-  const words = wordsOf(text), wrong = words.find((word) => !/^[0-9]{1,9}$/.test(word));
+  const words = wordsOf(text);
+  const wrong = words.find((word) => !/^[0-9]{1,9}$/.test(word));
   if (words.length === 0 || wrong !== undefined) {
     const got = wrong === undefined ? "none" : `"${wrong.slice(0, 60)}"`;
     refuse(`this model has no tokenizer, and a prompt is ids, such as "5 6 7"; got ${got}`);

@@ -1,4 +1,4 @@
-// A graph of a bundle, opened with onnxruntime-web: tensors in, tensors out.
+// A graph of a bundle, run by onnxruntime-web.
 
 import type { InferenceSession } from "onnxruntime-web";
 
@@ -8,7 +8,7 @@ import { checkGraph } from "./graph_file.js";
 import type { GraphInfo, Manifest } from "./manifest.js";
 import { fromOrt, toOrt, type Ort, type Tensor } from "./tensors.js";
 
-/** The weights of all graphs. */
+/** The file of weights that all graphs share. */
 export const WEIGHTS_NAME = "weights.bin";
 
 export class Graph {
@@ -24,7 +24,7 @@ export class Graph {
     const options: InferenceSession.SessionOptions = {
       executionProviders: ["wasm"],
       logSeverityLevel: 3,
-      extra: { session: { load_model_format: "ONNX" } },  // whatever the file begins with
+      extra: { session: { load_model_format: "ONNX" } }, // never guessed from the file's first bytes
       externalData: weights === undefined ? [] : [{ path: WEIGHTS_NAME, data: weights }],
     };
     try {
@@ -34,7 +34,7 @@ export class Graph {
     }
   }
 
-  /** Its outputs by name, of inputs by name. */
+  /** Maps inputs by name to outputs by name. */
   async run(inputs: ReadonlyMap<string, Tensor>): Promise<Map<string, Tensor>> {
     const names = this.info.outputs.map((output) => output.name);
     const feeds = Object.fromEntries([...inputs].map(([name, tensor]) => [name, toOrt(this.ort, tensor)]));

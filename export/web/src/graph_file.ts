@@ -1,17 +1,21 @@
-// What stands in an ONNX file, read before onnxruntime reads it, as seqlab_export.runner.graph_file does.
+// The check of an ONNX file before onnxruntime loads it, the same as seqlab_export.runner.graph_file's.
 
 import operators from "../../seqlab_export/runner/operators.json";
 
 import { refuse } from "./error.js";
 
-/** Graphs within graphs. */
+/** The deepest nesting of graphs. */
 const DEEPEST = 8;
-/** The numbers of the fields in onnx.proto. */
-const MODEL = { graph: 7, functions: 25 }, GRAPH = { node: 1 }, NODE = { operator: 4, attribute: 5, domain: 7 };
+/** Field numbers of onnx.proto. */
+const MODEL = { graph: 7, functions: 25 };
+const GRAPH = { node: 1 };
+const NODE = { operator: 4, attribute: 5, domain: 7 };
 const ATTRIBUTE = { graph: 6, graphs: 11 };
 
-/** Refuses a graph that may never end: nodes of other operators than a target's, functions of its own, and graphs within
- * a node, but for a Scan's, which runs as often as its input is long. */
+/**
+ * Refuses a graph that may never terminate: one with operators outside the target's list, with functions of its own, or
+ * with a graph inside a node other than Scan, whose number of runs is the length of its input.
+ */
 export function checkGraph(name: string, content: Uint8Array, target: keyof typeof operators): void {
   const accepted = new Set([...operators["every target"], ...operators[target]]);
   const wrong = (what: string): never => refuse(`${name} is no graph of a bundle: it ${what}`, "damaged bundle");
@@ -22,7 +26,8 @@ export function checkGraph(name: string, content: Uint8Array, target: keyof type
   };
 
   const readNode = (node: Uint8Array, depth: number): void => {
-    let operator = "", domain = "";
+    let operator = "";
+    let domain = "";
     const graphs: Uint8Array[] = [];
     for (const [number, value] of fieldsOf(node)) {
       if (number === NODE.operator) operator = new TextDecoder().decode(value);
@@ -38,11 +43,12 @@ export function checkGraph(name: string, content: Uint8Array, target: keyof type
     for (const graph of graphs) readGraph(graph, depth + 1);
   };
 
-  /** The fields of a message that have bytes: texts, messages, lists. */
+  /** The length-delimited fields of a message: strings, messages and packed lists. */
   function* fieldsOf(message: Uint8Array): Generator<[number, Uint8Array]> {
     const reader = new Reader(message, () => wrong("is not what protobuf writes"));
     while (!reader.atEnd) {
-      const tag = Number(reader.number() & 0xffffffffn), kind = tag & 7;
+      const tag = Number(reader.number() & 0xffffffffn);
+      const kind = tag & 7;
       if (kind === 0) reader.number();
       else if (kind === 1 || kind === 5) reader.bytes(kind === 1 ? 8n : 4n);
       else if (kind === 2) yield [tag >>> 3, reader.bytes(reader.number())];
@@ -68,7 +74,7 @@ class Reader {
     return this.place >= this.message.length;
   }
 
-  /** Of 7 bits a byte. */
+  /** A varint: 7 bits a byte. */
   number(): bigint {
     let found = 0n;
     for (let shift = 0n; shift < 70n && !this.atEnd; shift += 7n) {

@@ -1,6 +1,6 @@
 // The seqlab runtime for browsers and Node: runs what `seqlab export` wrote, with onnxruntime-web.
 //
-// What goes wrong is thrown as a SeqlabError of one sentence. B batch, T tokens, F features, V vocabulary, C classes.
+// Errors are thrown as a SeqlabError of one sentence. B batch, T tokens, F features, V vocabulary, C classes.
 
 export type { BeamOptions, Hypothesis } from "./beam.js";
 export type { Batch } from "./bundle.js";

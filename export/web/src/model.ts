@@ -1,4 +1,4 @@
-// What a caller has of a bundle: a model, and sessions, which hold the state of what is being written.
+// The caller's view of a bundle: a model, and sessions, which hold the decoder's state.
 
 import { beamSearch, type BeamOptions, type Hypothesis } from "./beam.js";
 import { Bundle, padded, type Batch } from "./bundle.js";
@@ -13,32 +13,32 @@ import { checkDims, mostReal, numbersOf, type Ort, type Tensor } from "./tensors
 import type { Tokenizer } from "./tokenizer.js";
 import { stepWithout, type Places } from "./without.js";
 
-/** How targets are searched for, which are as long as the longest in training. */
+/** Options of a translation, whose targets are at most as long as the longest in training. */
 export interface TranslateOptions {
-  /** 1, which is greedy, where it is not given */
+  /** beams per source, 1 (greedy) by default */
   beams?: number;
-  /** 0 prefers short texts; 1 where it is not given */
+  /** the exponent of the length that a score is divided by, 1 by default; 0 prefers short texts */
   lengthPenalty?: number;
   repetition?: Repetition;
-  /** each target begins with it */
+  /** the beginning of every target */
   prefix?: string;
 }
 
-/** A target that was found, with the prefix; the hypothesis is without it. */
+/** A target that was found, with the prefix. The hypothesis excludes it. */
 export interface Translation {
   text: string;
   hypothesis: Hypothesis;
 }
 
-/** The probabilities (rows, C) of the manifest's labels: of a text, or of each of its words. */
+/** Probabilities (rows, C) of the manifest's labels, for a text or for each of its words. */
 export interface Classes {
-  /** none = of the whole text */
+  /** empty if the probabilities are the whole text's */
   words: string[];
   rows: number;
   probabilities: number[];
 }
 
-/** Checks a bundle's manifest and the sha256 of each file, then opens its graphs. */
+/** Checks a bundle's manifest and the sha256 of each file, then loads its graphs. */
 export async function open(files: Files, ort: Ort): Promise<Model> {
   return new Model(await Bundle.open(files, ort));
 }
@@ -50,12 +50,12 @@ export class Model {
     return this.bundle.manifest;
   }
 
-  /** Of what is written. Throws SeqlabError where the bundle has none, as what follows does. */
+  /** The tokenizer of the output. Throws SeqlabError if the bundle has none. */
   get tokenizer(): Tokenizer {
     return this.bundle.tokenizer;
   }
 
-  /** Of what is read. */
+  /** The tokenizer of the input. Throws SeqlabError if the bundle has none. */
   get sourceTokenizer(): Tokenizer {
     return this.bundle.sourceTokenizer;
   }
@@ -88,7 +88,7 @@ export class Model {
     return new Session(this.bundle);
   }
 
-  /** What happens inside the model while it reads a text, or inputs as the manifest's `taps` names them. */
+  /** Attention weights and hidden states by name, for a text or for inputs by the names in the manifest's `taps`. */
   async tap(given: string | ReadonlyMap<string, Tensor>): Promise<Map<string, Tensor>> {
     if (typeof given !== "string") return this.bundle.tap(given);
     const names = this.manifest.taps?.inputs.map((input) => input.name) ?? [];
@@ -98,40 +98,42 @@ export class Model {
   }
 }
 
-/** What one user does with a model: it holds the decoder's state. One call at a time. */
+/** One user's use of a model, with the state of its decoder. It takes one call at a time. */
 export class Session {
   private made: Decoder | null = null;
 
   constructor(private readonly bundle: Bundle) {}
 
-  /** The decoder's, by names in the manifest. */
+  /** The decoder's state by names in the manifest. */
   get state(): ReadonlyMap<string, Tensor> {
     return this.decoder.state;
   }
 
-  /** Reads sources, one a row, which end with eos; what is written from now on is of them. */
+  /** Reads one source per row, each ending with eos; later calls write their targets. */
   async readSource(sources: readonly (readonly number[])[]): Promise<void> {
     const { tokens, mask } = padded(sources, "source", "right");
     await this.decoder.readSource(tokens, mask);
   }
 
-  /** Reads prompts of any lengths, one a row, from the start: logits (B, V) after each. */
+  /** Starts, reads one prompt per row, of any lengths, and returns the logits (B, V) after each. */
   async prefill(prompts: readonly (readonly number[])[]): Promise<Tensor> {
     return this.decoder.prefill(prompts);
   }
 
-  /** Reads one more token a row: logits (B, V). */
+  /** Reads one more token per row and returns logits (B, V). */
   async step(tokens: readonly number[]): Promise<Tensor> {
     return this.decoder.readToken(tokens);
   }
 
-  /** Reads one more token of the only row: the new state, and what it would be had the places of each of `zeroed` been
-   * zero, a row each. */
+  /**
+   * Reads one more token of the only row. The returned state has one row more than `zeroed`: the new state, then the
+   * new state if the places in each element of `zeroed` had been zero.
+   */
   async stepWithout(token: number, zeroed: readonly Places[]): Promise<ReadonlyMap<string, Tensor>> {
     return stepWithout(this.decoder, token, zeroed);
   }
 
-  /** Continues prompts: the new tokens of each. */
+  /** Continues prompts and returns the new tokens of each. */
   async generate(
     prompts: readonly (readonly number[])[],
     options: GenerateOptions = {},
@@ -140,43 +142,49 @@ export class Session {
     return generate(this.decoder, prompts, options, onToken);
   }
 
-  /** Continues each prompt in the best ways that are found, the best first. */
+  /** Returns the best continuations of each prompt, the best first. */
   async beamSearch(prompts: readonly (readonly number[])[], options: BeamOptions = {}): Promise<Hypothesis[][]> {
     return beamSearch(this.decoder, prompts, options);
   }
 
-  /** What the model writes after a prompt, until it ends the text. The manifest's stop_ids are read in place of
-   * `options.stopIds`. */
+  /** Continues a prompt until the model ends the text, with the manifest's stop_ids in place of `options.stopIds`. */
   async write(prompt: string, options: GenerateOptions = {}, onText?: OnText): Promise<string> {
     return write(this.decoder, prompt, options, onText);
   }
 
-  /** The targets of source texts, which are read together: for each at most `beams`, the best first. */
+  /** Translates source texts as one batch: at most `beams` targets for each, the best first. */
   async translate(texts: readonly string[], options: TranslateOptions = {}): Promise<Translation[][]> {
-    const { tokenizer, sourceTokenizer, manifest } = this.bundle, { prefix = "", ...search } = options;
+    const { tokenizer, sourceTokenizer, manifest } = this.bundle;
+    const { prefix = "", ...search } = options;
     const sources = texts.map((text) => [...sourceTokenizer.encode(text), sourceTokenizer.eosId]);
-    const forced = tokenizer.encode(prefix), most = manifest.seq_len;
+    const forced = tokenizer.encode(prefix);
+    const most = manifest.seq_len;
     if (forced.length >= most) refuse(`the prefix has ${forced.length} tokens, a target at most ${most}; shorten it`);
     await this.readSource(sources);
     const prompt = [tokenizer.bosId, ...forced];
-    const found = await this.beamSearch(texts.map(() => prompt), {
-      ...search,
-      maxNewTokens: most - forced.length,
-      stopIds: manifest.stop_ids,
-    });
+    const found = await this.beamSearch(
+      texts.map(() => prompt),
+      {
+        ...search,
+        maxNewTokens: most - forced.length,
+        stopIds: manifest.stop_ids,
+      },
+    );
     const read = (hypothesis: Hypothesis) => tokenizer.decode([...forced, ...hypothesis.tokens]);
     return found.map((some) => some.map((hypothesis) => ({ text: read(hypothesis), hypothesis })));
   }
 
-  /** The probabilities of a text's classes, or of those of each of its words. */
+  /** Probabilities of the classes of a text, or of each of its words. */
   async classify(text: string): Promise<Classes> {
-    const { bundle } = this, { length: classes } = bundle.manifest.labels;
+    const { bundle } = this;
+    const { length: classes } = bundle.manifest.labels;
     if (bundle.model !== null || classes === 0) refuse("classify reads texts: it needs a bundle with classes");
     const words = wordsOf(text);
     if (words.length === 0) refuse("the text is empty; give one with a word at least");
     const { tokens, mask } = padded([bundle.tokenizer.encode(text)], "text", "right");
     const logits: Tensor = (await bundle.encode(tokens, mask)).values().next().value!;
-    const [, length] = tokens.dims, tags = logits.dims.length === 3;
+    const [, length] = tokens.dims;
+    const tags = logits.dims.length === 3;
     if (tags && length !== words.length) {
       refuse(`the text has ${words.length} words and ${length} tokens; tags are of words`);
     }
@@ -187,7 +195,7 @@ export class Session {
     return { words: tags ? words : [], rows, probabilities };
   }
 
-  /** Throws SeqlabError where the bundle has none. */
+  /** Throws SeqlabError if the bundle has none. */
   private get decoder(): Decoder {
     this.made ??= new Decoder(this.bundle);
     return this.made;
@@ -196,6 +204,6 @@ export class Session {
 
 function softmax(logits: Float64Array): number[] {
   const powers = Array.from(logits, (logit) => Math.exp(logit - Math.max(...logits)));
-  const sum = powers.reduce((so_far, power) => so_far + power, 0);
+  const sum = powers.reduce((total, power) => total + power, 0);
   return powers.map((power) => power / sum);
 }

@@ -5,12 +5,12 @@ import { Tokenizer } from "./tokenizer.js";
 
 const UNKNOWN = 3;
 const NOTHING = new Uint8Array();
-/** As Python's `str.isspace` has it. */
+/** Whitespace as defined by Python's `str.isspace`. */
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const WORDS = new RegExp(`[^${SPACE}]+`, "g");
 const WORDS_AND_NEWLINES = new RegExp(`\\n|[^${SPACE}]+`, "g");
 
-/** What stands between whitespace. */
+/** Splits a text at whitespace. */
 export function wordsOf(text: string): string[] {
   return text.match(WORDS) ?? [];
 }
@@ -30,7 +30,7 @@ export class ByteTokenizer extends Tokenizer {
   }
 }
 
-/** Tokens from 4 on are known strings, any other string is token 3. */
+/** Known strings are tokens from 4 on; any other string is token 3. */
 abstract class KnownStrings extends Tokenizer {
   private readonly ids: ReadonlyMap<string, number>;
 
@@ -47,7 +47,7 @@ abstract class KnownStrings extends Tokenizer {
   protected abstract split(text: string): string[];
 }
 
-/** One token a code point of the alphabet. */
+/** Each code point of the alphabet is a token. */
 export class CharTokenizer extends KnownStrings {
   constructor(alphabet: string) {
     super(Array.from(alphabet), Array.from(alphabet), "\ufffd");
@@ -58,7 +58,7 @@ export class CharTokenizer extends KnownStrings {
   }
 }
 
-/** A token's bytes are a space and its word; with `newlines` a newline is a word too, whose bytes are itself. */
+/** A token's bytes are a space and its word. With `newlines` a newline is a word too, without the space. */
 export class WordTokenizer extends KnownStrings {
   override readonly dropsFirstSpace = true;
 
@@ -66,7 +66,11 @@ export class WordTokenizer extends KnownStrings {
     words: readonly string[],
     private readonly newlines: boolean,
   ) {
-    super(words, words.map((word) => (word === "\n" ? word : ` ${word}`)), " <unk>");
+    super(
+      words,
+      words.map((word) => (word === "\n" ? word : ` ${word}`)),
+      " <unk>",
+    );
   }
 
   protected override split(text: string): string[] {

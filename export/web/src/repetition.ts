@@ -1,16 +1,16 @@
-// Rules against repetition, applied to logits before a token is chosen.
+// Rules against repetition, applied to the logits before a token is chosen.
 
 import { refuse } from "./error.js";
 
-/** What becomes of tokens that a text, its prompt included, already has. */
+/** Treatment of tokens that a text, including its prompt, already has. */
 export interface Repetition {
-  /** divides their positive logits and multiplies the others; 1 = neither */
+  /** divisor of their positive logits and factor of the others; 1 = off */
   penalty?: number;
-  /** no sequence of so many tokens is written twice; null = any may be */
+  /** length of the sequences that may not be written twice, in tokens; null = off */
   ngram?: number | null;
 }
 
-/** Throws SeqlabError where an option is outside its range. */
+/** Throws SeqlabError if an option is outside its range. */
 export function withDefaultRules(given: Repetition | undefined): Required<Repetition> {
   const rules = { penalty: 1, ngram: null, ...given };
   if (!(rules.penalty > 0 && rules.penalty < Infinity)) {
@@ -22,7 +22,7 @@ export function withDefaultRules(given: Repetition | undefined): Required<Repeti
   return rules;
 }
 
-/** Changes logits (V,) after the tokens of `text`, each of 0..V-1. */
+/** Changes the logits (V,) that follow the tokens of `text`, each from 0 to V - 1. */
 export function applyRules(rules: Required<Repetition>, text: readonly number[], logits: Float64Array): void {
   if (rules.penalty !== 1) {
     for (const token of new Set(text)) logits[token] = penalised(logits[token], rules.penalty);
@@ -36,9 +36,10 @@ function penalised(logit: number, penalty: number): number {
   return logit > 0 ? logit / penalty : logit * penalty;
 }
 
-/** The tokens that have followed the last n - 1 before. */
+/** The tokens that followed earlier occurrences of the last n - 1 tokens. */
 function wouldRepeat(text: readonly number[], ngram: number): Set<number> {
-  const before = ngram - 1, found = new Set<number>();
+  const before = ngram - 1;
+  const found = new Set<number>();
   for (let end = before; end < text.length; ++end) {
     let same = true;
     for (let back = 1; same && back <= before; ++back) same = text[end - back] === text[text.length - back];

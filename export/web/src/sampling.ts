@@ -1,22 +1,22 @@
-// How a token is chosen from logits: docs/bundle.md's rule, step for step, in float64.
+// The choice of a token from logits: the rule in docs/bundle.md, step for step, in float64.
 
 import { refuse } from "./error.js";
 
-/** How a token is chosen. */
+/** Options of sampling. */
 export interface Sampling {
-  /** 0 = greedy; 1 where it is not given */
+  /** divisor of the logits, 1 by default; 0 = greedy */
   temperature?: number;
-  /** of so many of the likeliest; null = of all */
+  /** number of the likeliest tokens to choose from; null = all */
   topK?: number | null;
-  /** of the likeliest that make up so much; 1 = all */
+  /** probability that the likeliest tokens to choose from add up to; 1 = all */
   topP?: number;
-  /** of those that are so many times as likely as the likeliest; 0 = all */
+  /** least probability of a token, relative to the likeliest; 0 = all */
   minP?: number;
-  /** of the random numbers, from 0 to 2^64 - 1; a number only where it is exact */
+  /** seed of the random numbers, from 0 to 2^64 - 1; from 2^53 on a bigint */
   seed?: number | bigint;
 }
 
-/** Throws SeqlabError where an option is outside its range. */
+/** Throws SeqlabError if an option is outside its range. */
 export function withDefaults(given: Sampling): Required<Sampling> {
   const sampling = { temperature: 1, topK: null, topP: 1, minP: 0, seed: 0, ...given };
   const { temperature, topK, topP, minP, seed } = sampling;
@@ -31,7 +31,7 @@ export function withDefaults(given: Sampling): Required<Sampling> {
   return sampling;
 }
 
-/** The place of the largest, of equal ones the first; NaN is larger than all. Throws SeqlabError if it is not finite. */
+/** The token of the largest logit, ties by id; NaN counts as the largest. Throws SeqlabError if it is not finite. */
 export function chooseLargest(logits: Float32Array | Float64Array): number {
   let best = 0;
   for (let place = 0; place < logits.length && !Number.isNaN(logits[best]); ++place) {
@@ -43,7 +43,7 @@ export function chooseLargest(logits: Float32Array | Float64Array): number {
   return best;
 }
 
-/** The token that logits (V,) give at generated position `step` of batch row `row`. */
+/** Chooses from logits (V,) the token at generated position `step` of batch row `row`. */
 export function choose(logits: Float64Array, sampling: Required<Sampling>, step: number, row: number): number {
   const best = chooseLargest(logits);
   if (sampling.temperature === 0) return best;
@@ -56,12 +56,12 @@ export function choose(logits: Float64Array, sampling: Required<Sampling>, step:
     sum += weight;
     cumulative.push(sum);
   }
-  const last = cumulative.findIndex((so_far) => so_far >= sampling.topP * sum);
+  const last = cumulative.findIndex((total) => total >= sampling.topP * sum);
   const point = uniform(BigInt(sampling.seed), step, row) * cumulative[last];
-  return order[cumulative.findIndex((so_far) => so_far > point)];
+  return order[cumulative.findIndex((total) => total > point)];
 }
 
-/** The `count` best tokens, the best first, of equal ones the lowest id first. */
+/** The `count` best tokens, the best first, ties by id. */
 function ordered(logits: Float64Array, count: number | null): Uint32Array {
   const all = Uint32Array.from(logits, (_, token) => token);
   const least = count === null || count >= logits.length ? -Infinity : Float64Array.from(logits).sort().at(-count)!;
@@ -70,7 +70,7 @@ function ordered(logits: Float64Array, count: number | null): Uint32Array {
   return kept.subarray(0, count ?? kept.length);
 }
 
-/** A number of [0, 1) with 53 random bits, for the token that `step` and `row` name. */
+/** The random number in [0, 1), of 53 bits, for the token at `step` of `row`. */
 export function uniform(seed: bigint, step: number, row: number): number {
   const [first, second] = philox([BigInt(step), BigInt(row), 0n, 0n], [seed & WORD, seed >> 32n]);
   return (Number(first >> 5n) * 2 ** 26 + Number(second >> 6n)) / 2 ** 53;
@@ -80,9 +80,11 @@ const WORD = 0xffffffffn;
 
 /** Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). */
 export function philox(counter: bigint[], key: bigint[]): bigint[] {
-  let [c0, c1, c2, c3] = counter, [k0, k1] = key;
+  let [c0, c1, c2, c3] = counter;
+  let [k0, k1] = key;
   for (let round = 0; round < 10; ++round) {
-    const low = 0xd2511f53n * c0, high = 0xcd9e8d57n * c2;
+    const low = 0xd2511f53n * c0;
+    const high = 0xcd9e8d57n * c2;
     [c0, c1, c2, c3] = [(high >> 32n) ^ c1 ^ k0, high & WORD, (low >> 32n) ^ c3 ^ k1, low & WORD];
     [k0, k1] = [(k0 + 0x9e3779b9n) & WORD, (k1 + 0xbb67ae85n) & WORD];
   }

@@ -1,4 +1,4 @@
-// The tokenizers of `seqlab_data.tokenizers`, from the files that they save.
+// Loads the tokenizers of `seqlab_data.tokenizers` from the files that they save.
 
 import { refuse } from "./error.js";
 import { Field } from "./fields.js";
@@ -10,7 +10,7 @@ import type { Tokenizer } from "./tokenizer.js";
 
 const FILE_NAME = "tokenizer.json";
 
-/** The tokenizer of a folder. Throws SeqlabError where it is damaged, or of a class that is not here. */
+/** Loads a folder's tokenizer. Throws SeqlabError if it is damaged or of a class that this runtime lacks. */
 export async function loadTokenizer(files: Files, folder: string): Promise<Tokenizer> {
   const content = files.get(`${folder}/${FILE_NAME}`);
   if (content === undefined) refuse(`it has no ${FILE_NAME}`, "damaged bundle");
@@ -30,7 +30,7 @@ export async function loadTokenizer(files: Files, folder: string): Promise<Token
   return tokenizer;
 }
 
-/** The files that a description names, each with the bytes that it says. */
+/** The files that a description names, each checked against its sha256. */
 async function assetsOf(root: Field, files: Files, folder: string): Promise<Map<string, Uint8Array>> {
   const assets = new Map<string, Uint8Array>();
   for (const [name, digest] of root.get("assets").members()) {
@@ -52,7 +52,8 @@ function ofClass(root: Field, size: number, assets: ReadonlyMap<string, Uint8Arr
   if (name === "WordTokenizer") return new WordTokenizer(root.get("words").strings(), root.get("newlines").boolean());
   if (name === "SubwordTokenizer") return new SubwordTokenizer(asset("tokenizer.model"));
   if (name === "PretrainedTokenizer") {
-    const content = asset("pretrained.json"), id = (kind: string) => root.get(kind).int(-1);
+    const content = asset("pretrained.json");
+    const id = (kind: string) => root.get(kind).int(-1);
     return new PretrainedTokenizer(content, size, { padId: id("pad_id"), bosId: id("bos_id"), eosId: id("eos_id") });
   }
   const known = "ByteTokenizer, CharTokenizer, PretrainedTokenizer, SubwordTokenizer and WordTokenizer";

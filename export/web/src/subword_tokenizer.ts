@@ -1,4 +1,4 @@
-// Byte-pair encoding (Sennrich et al. 2016) by the pieces that sentencepiece learnt (Kudo and Richardson 2018).
+// Byte-pair encoding (Sennrich et al. 2016) with the pieces of a sentencepiece model (Kudo and Richardson 2018).
 
 import { PbfReader } from "pbf";
 import TinyQueue from "tinyqueue";
@@ -6,37 +6,39 @@ import TinyQueue from "tinyqueue";
 import { refuse } from "./error.js";
 import { Tokenizer } from "./tokenizer.js";
 
-/** What sentencepiece writes for a space in a piece. In a text it is spelt in bytes, not to become a space. */
+/** The space in sentencepiece's pieces. One in a text is spelt in bytes, lest decoding turn it into a space. */
 const SPACE = "\u2581";
-/** No piece holds one of these. */
+/** Characters that no piece contains. */
 const SEPARATORS = new RegExp(`([\n${SPACE}])`);
-/** Types of pieces, and what a model says of itself (sentencepiece_model.proto). */
+/** Types of pieces, and below the type of model, in sentencepiece_model.proto. */
 const [NORMAL, UNKNOWN, CONTROL, BYTE] = [1, 2, 3, 6];
 const BYTE_PAIRS = 2;
 
 interface Piece {
   text: string;
-  /** Of two pairs the one of the higher is merged first. */
+  /** the priority of a merge, the highest first */
   score: number;
   type: number;
 }
 
-/** What is read of a model. */
+/** The part of a model file that is read here. */
 class Stored {
   readonly pieces: Piece[] = [];
   byPairs = false;
   changesText = [false, true, true];
 
-  /** Throws where these are no bytes of a model. */
+  /** Throws if the bytes are not a model's. */
   constructor(model: Uint8Array) {
     new PbfReader(model).readFields((tag, _, reader) => {
       if (tag === 1) this.pieces.push(reader.readMessage(ofPiece, { text: "", score: 0, type: NORMAL }));
-      if (tag === 2) reader.readMessage((tag) => void (tag === 3 && (this.byPairs = reader.readVarint() === BYTE_PAIRS)), null);
+      if (tag === 2) {
+        reader.readMessage((tag) => void (tag === 3 && (this.byPairs = reader.readVarint() === BYTE_PAIRS)), null);
+      }
       if (tag === 3) reader.readMessage((tag) => this.readNormalizer(tag, reader), null);
     }, null);
   }
 
-  /** Its character map, whether it puts a space before a text, and whether it takes needless ones away. */
+  /** Reads three settings that change a text: a character map, a space put before it, extra spaces removed. */
   private readNormalizer(tag: number, reader: PbfReader): void {
     if (tag === 2) this.changesText[0] = reader.readBytes().length > 0;
     if (tag === 3 || tag === 4) this.changesText[tag - 2] = reader.readBoolean();
@@ -49,7 +51,7 @@ function ofPiece(tag: number, piece: Piece, reader: PbfReader): void {
   if (tag === 3) piece.type = reader.readVarint();
 }
 
-/** Two neighbours that are a piece together, by the places where they begin. */
+/** Two adjacent symbols that form a piece, by the places where they begin. */
 interface Pair {
   left: number;
   right: number;
@@ -61,12 +63,12 @@ function soonest(one: Pair, other: Pair): number {
   return other.score - one.score || one.left - other.left;
 }
 
-/** Pieces, and 256 bytes for the characters that have none. */
+/** Tokens are pieces, and 256 bytes for the characters without one. */
 export class SubwordTokenizer extends Tokenizer {
   private readonly known = new Map<string, { id: number; score: number }>();
   private readonly byteIds: number[] = [];
 
-  /** Of the bytes of a `tokenizer.model`. */
+  /** Takes the bytes of a `tokenizer.model`. */
   constructor(model: Uint8Array) {
     const { pieces, byPairs, changesText } = read(model);
     super(pieces.map(bytesOf));
@@ -76,7 +78,10 @@ export class SubwordTokenizer extends Tokenizer {
     }
     const others = pieces.some(({ type }) => ![NORMAL, UNKNOWN, CONTROL, BYTE].includes(type));
     if (!byPairs || changesText.includes(true) || others || Object.keys(this.byteIds).length !== 256) {
-      refuse("this runtime's subwords are of byte pairs, with all bytes and no normalisation; give it ids", "unsupported");
+      refuse(
+        "this runtime reads only byte-pair subwords, with all bytes and without normalisation; give it ids",
+        "unsupported",
+      );
     }
   }
 
@@ -88,10 +93,10 @@ export class SubwordTokenizer extends Tokenizer {
     return Array.from(new TextEncoder().encode(character), (byte) => this.byteIds[byte]);
   }
 
-  /** Characters are merged pair by pair, the piece of the highest score first, of equals the leftmost. */
+  /** Merges characters pair by pair, the piece of the highest score first, ties from the left. */
   private merged(part: string): number[] {
     const symbols = Array.from(part.replaceAll(" ", SPACE));
-    // Where the symbols beside one begin.
+    // The places where the neighbours of each symbol begin.
     const [before, after] = [symbols.map((_, place) => place - 1), symbols.map((_, place) => place + 1)];
     const pairs = new TinyQueue<Pair>([], soonest);
     const offer = (left: number, right: number) => {
@@ -102,7 +107,7 @@ export class SubwordTokenizer extends Tokenizer {
     symbols.forEach((_, place) => offer(place, place + 1));
     for (let pair = pairs.pop(); pair; pair = pairs.pop()) {
       const { left, right, text } = pair;
-      if (after[left] !== right || symbols[left] + symbols[right] !== text) continue; // one was merged with another
+      if (after[left] !== right || symbols[left] + symbols[right] !== text) continue; // merged with another
       symbols[left] = text;
       symbols[right] = "";
       after[left] = after[right];
@@ -118,7 +123,7 @@ function read(model: Uint8Array): Stored {
   try {
     return new Stored(model);
   } catch {
-    refuse("its tokenizer.model is none of sentencepiece", "damaged bundle");
+    refuse("its tokenizer.model is not a sentencepiece model", "damaged bundle");
   }
 }
 

@@ -1,17 +1,17 @@
-// Tensors on the host, and onnxruntime-web's of the same numbers.
+// Tensors on the host, and their conversion from and to onnxruntime-web's.
 
 import type { Tensor as OrtTensor } from "onnxruntime-web";
 
 import { refuse } from "./error.js";
 import type { DType } from "./manifest.js";
 
-/** The library, as the caller has loaded it. */
+/** The library onnxruntime-web, which the caller loads. */
 export type Ort = typeof import("onnxruntime-web");
 
-/** What holds the numbers of a type; of float16 their bits, of bool 0 and 1. */
+/** Arrays of numbers, which are bits for float16, and 0 and 1 for bool. */
 export type Data = Float32Array | Uint16Array | BigInt64Array | Uint8Array;
 
-/** Numbers in row-major order. */
+/** An array of numbers in row-major order. */
 export interface Tensor {
   dtype: DType;
   dims: number[];
@@ -24,7 +24,7 @@ export function sizeOf(dims: readonly number[]): number {
   return dims.reduce((size, dim) => size * dim, 1);
 }
 
-/** A tensor of these numbers. */
+/** Makes a tensor of numbers. */
 export function tensorOf(dtype: DType, dims: number[], numbers: ArrayLike<number>): Tensor {
   const data = new ARRAYS[dtype](sizeOf(dims));
   if (data instanceof BigInt64Array) data.forEach((_, place) => (data[place] = BigInt(numbers[place])));
@@ -33,7 +33,7 @@ export function tensorOf(dtype: DType, dims: number[], numbers: ArrayLike<number
   return { dtype, dims, data };
 }
 
-/** One in which all are `value`. */
+/** Makes a tensor filled with one value. */
 export function filled(dtype: DType, dims: number[], value: number): Tensor {
   const data = new ARRAYS[dtype](sizeOf(dims));
   if (data instanceof BigInt64Array) data.fill(BigInt(value));
@@ -41,7 +41,7 @@ export function filled(dtype: DType, dims: number[], value: number): Tensor {
   return { dtype, dims, data };
 }
 
-/** These of its rows, in this order. */
+/** Takes rows of a tensor in the given order. */
 export function takeRows(tensor: Tensor, rows: readonly number[]): Tensor {
   const size = sizeOf(tensor.dims.slice(1));
   const data = new ARRAYS[tensor.dtype](rows.length * size);
@@ -57,19 +57,23 @@ export function numbersOf(tensor: Tensor, first = 0, end = tensor.data.length): 
   return tensor.dtype === "float16" ? Float64Array.from(bits, numberOfHalf) : Float64Array.from(bits);
 }
 
-/** How many tokens of a row are real, of the longest row of a mask (B, T). */
+/** The most real tokens that a row of a mask (B, T) has. */
 export function mostReal(mask: Tensor): number {
-  const [rows, length] = mask.dims, real = numbersOf(mask);
+  const [rows, length] = mask.dims;
+  const real = numbersOf(mask);
   let most = 0;
   for (let row = 0; row < rows; ++row) {
-    most = Math.max(most, real.subarray(row * length, (row + 1) * length).reduce((sum, one) => sum + one, 0));
+    most = Math.max(
+      most,
+      real.subarray(row * length, (row + 1) * length).reduce((sum, one) => sum + one, 0),
+    );
   }
   return most;
 }
 
 export function checkDims(tensor: Tensor, dims: readonly number[]): void {
   if (tensor.dims.join() !== dims.join()) {
-    refuse(`a graph gives (${tensor.dims.join(", ")}), and should give (${dims.join(", ")})`, "damaged bundle");
+    refuse(`a graph gives (${tensor.dims.join(", ")}) instead of (${dims.join(", ")})`, "damaged bundle");
   }
 }
 
@@ -81,27 +85,32 @@ export function fromOrt(tensor: OrtTensor): Tensor {
   const dtype = tensor.type as DType;
   if (!(dtype in ARRAYS)) refuse(`a graph gives a tensor of type ${tensor.type}`, "damaged bundle");
   const data = tensor.data as Data;
-  // Where there is a Float16Array, float16 comes as one.
+  // Float16 comes as a Float16Array in a browser that has the class.
   const { buffer, byteOffset, length } = data;
   const known = data instanceof ARRAYS[dtype] ? data : new ARRAYS[dtype](buffer as ArrayBuffer, byteOffset, length);
   return { dtype, dims: [...tensor.dims], data: known };
 }
 
-/** The number that IEEE 754's 16 bits are. */
+/** The value of a 16-bit float (IEEE 754). */
 export function numberOfHalf(bits: number): number {
-  const exponent = (bits >> 10) & 31, fraction = bits & 1023, sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  const sign = bits & 0x8000 ? -1 : 1;
   if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (fraction + 1024) * 2 ** (exponent - 25));
 }
 
-/** The 16 bits nearest to a number, ties to even. */
+/** The bits of the nearest 16-bit float, ties to even. */
 export function halfOf(number: number): number {
   if (Number.isNaN(number)) return 0x7e00;
-  const sign = number < 0 || Object.is(number, -0) ? 0x8000 : 0, size = Math.abs(number);
+  const sign = number < 0 || Object.is(number, -0) ? 0x8000 : 0;
+  const size = Math.abs(number);
   if (size >= 65520) return sign | 0x7c00;
-  // Steps of the binade, the smallest of which is that of subnormal numbers; a carry makes the next binade's first.
+  // The number is counted in steps of its binade, of which the subnormal one is the lowest; a carry reaches the next.
   const exponent = Math.max(Math.floor(Math.log2(size)), -14);
-  const steps = size / 2 ** (exponent - 10), below = Math.floor(steps), rest = steps - below;
+  const steps = size / 2 ** (exponent - 10);
+  const below = Math.floor(steps);
+  const rest = steps - below;
   const rounded = below + (rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? 1 : 0);
   return sign | (rounded + (exponent + 14) * 1024);
 }

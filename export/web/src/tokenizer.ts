@@ -1,4 +1,4 @@
-// What every tokenizer does: each token stands for fixed bytes, so decoding is a table look-up.
+// The base of all tokenizers. A token is always the same bytes, so decoding is a table look-up.
 
 import { refuse } from "./error.js";
 
@@ -8,7 +8,7 @@ export abstract class Tokenizer {
   /** -1 = there is none. */
   readonly bosId: number = 1;
   readonly eosId: number = 2;
-  /** Whether decoding takes away a space at the very beginning. */
+  /** True if decoding drops a space at the very beginning. */
   readonly dropsFirstSpace: boolean = false;
 
   constructor(private readonly tokenBytes: readonly Uint8Array[]) {}
@@ -17,7 +17,7 @@ export abstract class Tokenizer {
     return this.tokenBytes.length;
   }
 
-  /** The ids of a text, without special tokens. Throws SeqlabError where it has a lone surrogate. */
+  /** The ids of a text, without special tokens. Throws SeqlabError if it has a lone surrogate. */
   encode(text: string): number[] {
     if (!text.isWellFormed()) {
       const place = Array.from(text).findIndex((character) => !character.isWellFormed());
@@ -26,7 +26,7 @@ export abstract class Tokenizer {
     return this.idsOf(text);
   }
 
-  /** The bytes of a token. Throws SeqlabError where an id is outside the vocabulary. */
+  /** The bytes of a token. Throws SeqlabError if the id is outside the vocabulary. */
   bytesOf(id: number): Uint8Array {
     const bytes = this.tokenBytes[id];
     if (bytes === undefined) {
@@ -35,23 +35,23 @@ export abstract class Tokenizer {
     return bytes;
   }
 
-  /** Special tokens vanish; bytes that are not UTF-8 show as U+FFFD. */
+  /** The text of ids. Special tokens are dropped, and bytes that are not UTF-8 become U+FFFD. */
   decode(ids: readonly number[]): string {
     const stream = new TextStream(this);
     return ids.map((id) => stream.push(id)).join("") + stream.finish();
   }
 
-  /** The ids of a text that has no lone surrogate. */
+  /** The ids of a text without lone surrogates. */
   protected abstract idsOf(text: string): number[];
 }
 
-/** The token that starts a document, which an empty prompt does. Throws SeqlabError where there is none. */
+/** The token that begins a document, and so an empty prompt. Throws SeqlabError if there is none. */
 export function beginOf(tokenizer: Tokenizer): number {
   if (tokenizer.bosId >= 0) return tokenizer.bosId;
   refuse("the prompt is empty, and no token starts a document of this model; give a prompt");
 }
 
-/** Decodes one id at a time: what it returns, joined, is what `decode` returns. Only whole characters come out. */
+/** Decodes one id at a time, in pieces of whole characters. Joined, they are the text that `decode` returns. */
 export class TextStream {
   private readonly decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   private begun = false;

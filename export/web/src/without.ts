@@ -1,16 +1,20 @@
-// One step from a state, and from the same state with some of its numbers set to zero: what the step makes of these.
+// One step from a state and, side by side, from the same state with some of its numbers set to zero.
 
 import type { Decoder } from "./decoder.js";
 import type { Tensor } from "./tensors.js";
 
-/** Places in a row of entries of the state, by the entries' names. */
+/** Places within a row of the state, by the name of the entry. */
 export type Places = ReadonlyMap<string, readonly number[]>;
 
 /**
- * Reads one more token of the only row. The new state has a row of what it is, and then one for each of `zeroed`: what
- * it would be had these numbers been zero before. The decoder goes on from what it is.
+ * Reads one more token of the only row. The returned state has one row more than `zeroed`: the new state, then the new
+ * state if the places in each element of `zeroed` had been zero. The decoder keeps the first row.
  */
-export async function stepWithout(decoder: Decoder, token: number, zeroed: readonly Places[]): Promise<ReadonlyMap<string, Tensor>> {
+export async function stepWithout(
+  decoder: Decoder,
+  token: number,
+  zeroed: readonly Places[],
+): Promise<ReadonlyMap<string, Tensor>> {
   const rows = [null, ...zeroed];
   decoder.select(rows.map(() => 0));
   rows.forEach((places, row) => {

@@ -1,79 +1,121 @@
-// Answers questions for tests that compare with Python: a line of JSON each, on stdin and stdout.
+// Answers the questions of tests that compare with Python, each a line of JSON on stdin, by a line of JSON on stdout.
 //
-// node answer.js FOLDER: of a bundle, or of a tokenizer, or "-" for what needs neither.
+// node answer.js FOLDER: the folder is a bundle's or a tokenizer's, or "-" for a choice among logits.
 
 import { createInterface } from "node:readline";
 
 import * as ort from "onnxruntime-web";
 
 import { keptOf, partsOf, statesOf } from "../page/kept.js";
-import { open, SeqlabError, type Model, type Tensor } from "../src/index.js";
+import { open, SeqlabError, type Model, type Repetition, type Sampling, type Tensor } from "../src/index.js";
 import { applyRules, withDefaultRules } from "../src/repetition.js";
 import { choose, withDefaults } from "../src/sampling.js";
 import { loadTokenizer } from "../src/stored_tokenizer.js";
 import { numbersOf } from "../src/tensors.js";
 import { filesOf } from "../tools/folder.js";
 
-type Question = any;
+interface RepetitionAsked {
+  penalty: number;
+  ngram: number | null;
+}
+
+interface SamplingAsked {
+  temperature: number;
+  top_k: number | null;
+  top_p: number;
+  min_p: number;
+  /** in digits, for it may exceed 2^53 */
+  seed: string;
+}
+
+interface BeamsAsked {
+  beams: number;
+  length_penalty: number;
+}
+
+/** One choice of a token: base64 of the logits in float64, and the tokens before it. */
+type Choice = { choose: string; text: number[]; step: number; row: number } & RepetitionAsked & SamplingAsked;
+
+interface PromptsAsked {
+  prompts: number[][];
+  sources?: number[][];
+  max_new_tokens: number;
+  stop_ids: number[];
+}
+
+type Question =
+  | { batch: { rows: number; length: number; tokens: number[]; pad_mask: number[] } }
+  | { classify: string }
+  | { kept: number[] }
+  | ({ translate: string[]; prefix: string } & BeamsAsked & RepetitionAsked)
+  | ({ write: string; max_new_tokens: number; cancel?: number } & RepetitionAsked & SamplingAsked)
+  | { prompts: number[][]; sources?: number[][]; steps: number[][] }
+  | (PromptsAsked & BeamsAsked & RepetitionAsked)
+  | (PromptsAsked & SamplingAsked & RepetitionAsked);
 
 ort.env.wasm.numThreads = 1;
 ort.env.logLevel = "error";
 
-function samplingOf(asked: Question) {
-  const { temperature, top_k, top_p, min_p, seed } = asked;
-  return { temperature, topK: top_k, topP: top_p, minP: min_p, seed: BigInt(seed) };
+function samplingOf(asked: SamplingAsked): Sampling {
+  const { temperature, top_k: topK, top_p: topP, min_p: minP, seed } = asked;
+  return { temperature, topK, topP, minP, seed: BigInt(seed) };
 }
 
-function repetitionOf(asked: Question) {
-  return { penalty: asked.penalty, ngram: asked.ngram };
+function repetitionOf({ penalty, ngram }: RepetitionAsked): Repetition {
+  return { penalty, ngram };
 }
 
 function shown(tensor: Tensor) {
   return { dims: tensor.dims, values: Array.from(numbersOf(tensor)) };
 }
 
-/** The token of logits, which come as base64 of float64, and the logits after the rules. */
-function chosen(asked: Question) {
+function chosen(asked: Choice): number {
   const bytes = Uint8Array.from(Buffer.from(asked.choose, "base64"));
-  const logits = new Float64Array(bytes.buffer), rules = withDefaultRules(repetitionOf(asked));
-  applyRules(rules, asked.text, logits);
+  const logits = new Float64Array(bytes.buffer);
+  applyRules(withDefaultRules(repetitionOf(asked)), asked.text, logits);
   return choose(logits, withDefaults(samplingOf(asked)), asked.step, asked.row);
 }
 
 async function ofModel(model: Model, asked: Question): Promise<unknown> {
   const session = model.session();
-  if (asked.batch) return shown(await model.run({ ...asked.batch, padMask: asked.batch.pad_mask }));
-  if (asked.classify !== undefined) return session.classify(asked.classify);
-  if (asked.tap !== undefined) return Object.fromEntries([...(await model.tap(asked.tap))].map(([k, v]) => [k, shown(v)]));
-  if (asked.kept) {
-    const reading = { ids: asked.kept, start: async () => model.session(), wanted: () => true };
+  if ("batch" in asked) {
+    const { pad_mask: padMask, ...batch } = asked.batch;
+    return shown(await model.run({ ...batch, padMask }));
+  }
+  if ("classify" in asked) return session.classify(asked.classify);
+  if ("kept" in asked) {
+    const reading = { ids: asked.kept, start: () => Promise.resolve(model.session()), wanted: () => true };
     const kept = await keptOf(reading, partsOf(await statesOf(model.manifest, reading)));
     return kept.map(({ part, shares, channels }) => ({ name: part.name, shares, channels }));
   }
-  const repetition = repetitionOf(asked), { max_new_tokens: maxNewTokens, stop_ids: stopIds } = asked;
-  if (asked.translate !== undefined) {
-    const options = { beams: asked.beams, lengthPenalty: asked.length_penalty, repetition, prefix: asked.prefix };
+  if ("translate" in asked) {
+    const { beams, length_penalty: lengthPenalty, prefix } = asked;
+    const options = { beams, lengthPenalty, prefix, repetition: repetitionOf(asked) };
     return (await session.translate(asked.translate, options)).map((some) => some.map(({ text }) => text));
   }
-  if (asked.write !== undefined) {
+  if ("write" in asked) {
     const pieces: string[] = [];
-    const text = await session.write(asked.write, { maxNewTokens, repetition, sampling: samplingOf(asked) }, (piece) => {
-      pieces.push(piece);
-      return pieces.length !== asked.cancel;
-    });
+    const options = {
+      maxNewTokens: asked.max_new_tokens,
+      repetition: repetitionOf(asked),
+      sampling: samplingOf(asked),
+    };
+    const text = await session.write(asked.write, options, (piece) => pieces.push(piece) !== asked.cancel);
     return { text, pieces };
   }
   if (asked.sources) await session.readSource(asked.sources);
-  if (asked.steps) {
-    const found = [shown(await session.prefill(asked.prompts))];
-    for (const tokens of asked.steps) found.push((await answered(async () => shown(await session.step(tokens)))) as never);
+  if ("steps" in asked) {
+    const found: unknown[] = [shown(await session.prefill(asked.prompts))];
+    for (const tokens of asked.steps) found.push(await answered(async () => shown(await session.step(tokens))));
     return found;
   }
-  if (asked.beams !== undefined) {
-    const options = { beams: asked.beams, lengthPenalty: asked.length_penalty, maxNewTokens, stopIds, repetition };
-    return session.beamSearch(asked.prompts, options);
+  const { prompts, max_new_tokens: maxNewTokens, stop_ids: stopIds } = asked;
+  const options = { maxNewTokens, stopIds, repetition: repetitionOf(asked) };
+  if ("beams" in asked) {
+    const { beams, length_penalty: lengthPenalty } = asked;
+    return session.beamSearch(prompts, { ...options, beams, lengthPenalty });
   }
-  return session.generate(asked.prompts, { maxNewTokens, stopIds, repetition, sampling: samplingOf(asked) });
+  return session.generate(prompts, { ...options, sampling: samplingOf(asked) });
 }
 
 async function answered(answer: () => unknown): Promise<unknown> {
@@ -85,16 +127,17 @@ async function answered(answer: () => unknown): Promise<unknown> {
   }
 }
 
-async function responder(folder: string): Promise<(asked: Question) => unknown> {
-  if (folder === "-") return chosen;
+/** A function that answers a line of JSON. */
+async function responder(folder: string): Promise<(line: string) => unknown> {
+  if (folder === "-") return (line) => chosen(JSON.parse(line) as Choice);
   const files = filesOf(folder);
   if (!files.has("tokenizer.json")) {
     const model = await open(files, ort);
-    return (asked) => ofModel(model, asked);
+    return (line) => ofModel(model, JSON.parse(line) as Question);
   }
   const tokenizer = await loadTokenizer(new Map([...files].map(([name, file]) => [`it/${name}`, file])), "it");
-  return (text: string) => {
-    const ids = tokenizer.encode(text);
+  return (line) => {
+    const ids = tokenizer.encode(JSON.parse(line) as string);
     return [ids, tokenizer.decode(ids)];
   };
 }
@@ -102,7 +145,7 @@ async function responder(folder: string): Promise<(asked: Question) => unknown> 
 try {
   const respond = await responder(process.argv[2]);
   for await (const line of createInterface({ input: process.stdin })) {
-    console.log(JSON.stringify(await answered(() => respond(JSON.parse(line)))));
+    console.log(JSON.stringify(await answered(() => respond(line))));
   }
 } catch (error) {
   if (!(error instanceof SeqlabError)) throw error;

@@ -1,11 +1,11 @@
-// A chart draws finite numbers only, and says of the others that they are not.
+// A chart draws only finite numbers, and names those that are not.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { lines } from "../page/lines.js";
+import { lines, type Point } from "../page/lines.js";
 
-/** As much of an element as a chart takes, which shows as markup. */
+/** As much of an element as a chart uses, with its markup as a string. */
 class Element {
   readonly parts: string[] = [];
   readonly attributes: string[] = [];
@@ -22,19 +22,31 @@ class Element {
 }
 
 Object.assign(globalThis, {
-  document: { createElement: (name: string) => new Element(name), createElementNS: (_: string, name: string) => new Element(name) },
+  document: {
+    createElement: (name: string) => new Element(name),
+    createElementNS: (_: string, name: string) => new Element(name),
+  },
 });
 
-test("null stands for what is not finite", () => {
-  const drawn = String(lines([{ name: "loss", points: [[1, 2], [2, null], [3, 1], [4, null]] }], "step", "Loss"));
-  assert.match(drawn, / loss: not finite at 4/);
-  assert.equal(drawn.match(/<circle/g)?.length, 2);
-  assert.doesNotMatch(drawn, /NaN|null/);
-  const [, path] = drawn.match(/<polyline[^>]* points="([^"]*)"/)!;
-  assert.equal(path!.split(" ").length, 2);
+function drawn(points: Point[]): string {
+  return (lines([{ name: "loss", points }], "step", "Loss") as unknown as Element).toString();
+}
+
+test("null is a number that is not finite", () => {
+  const chart = drawn([
+    [1, 2],
+    [2, null],
+    [3, 1],
+    [4, null],
+  ]);
+  assert.match(chart, / loss: not finite at 4/);
+  assert.equal(chart.match(/<circle/g)?.length, 2);
+  assert.doesNotMatch(chart, /NaN|null/);
+  const [, path] = chart.match(/<polyline[^>]* points="([^"]*)"/)!;
+  assert.equal(path.split(" ").length, 2);
 });
 
-test("where nothing is finite it is said", () => {
-  assert.match(String(lines([{ name: "loss", points: [[1, null]] }], "step", "Loss")), /Loss: not finite\./);
-  assert.match(String(lines([{ name: "loss", points: [] }], "step", "Loss")), /Nothing was measured\./);
+test("a chart without finite numbers says so", () => {
+  assert.match(drawn([[1, null]]), /Loss: not finite\./);
+  assert.match(drawn([]), /Nothing was measured\./);
 });

@@ -1,4 +1,4 @@
-// Tokens come one by one, and only whole characters come out.
+// Tokens are decoded one by one, in pieces of whole characters.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,13 +12,14 @@ function pieces(tokenizer: Tokenizer, ids: number[]): string[] {
 }
 
 test("a character of several bytes comes out whole", () => {
-  const tokenizer = new ByteTokenizer(), ids = tokenizer.encode("a\u{1F642}\ufeff");
+  const tokenizer = new ByteTokenizer();
+  const ids = tokenizer.encode("a\u{1F642}\ufeff");
   assert.deepEqual(pieces(tokenizer, ids), ["a", "", "", "", "\u{1F642}", "", "", "\ufeff", ""]);
   assert.deepEqual(pieces(tokenizer, ids.slice(0, 3)), ["a", "", "", "\ufffd"]);
   assert.deepEqual(pieces(tokenizer, [0xe2 + 3, 0x28 + 3, 1, 2]), ["", "\ufffd(", "", "", ""]);
 });
 
-test("words are joined by spaces, a newline stands for itself", () => {
+test("words are joined by spaces, a newline by nothing", () => {
   const tokenizer = new WordTokenizer(["cat", "\n"], true);
   assert.deepEqual(tokenizer.encode(" cat\u2003cat\ndog\0"), [4, 4, 5, 3]);
   assert.equal(tokenizer.decode([4, 4, 5, 3]), "cat cat\n <unk>");

@@ -1,5 +1,5 @@
-// node verify.js FOLDER: proves a bundle with onnxruntime-web and prints the report as JSON. Exit code 0 = it is proven,
-// 1 = it is not, 2 = it is no bundle, with a sentence on stderr.
+// node verify.js FOLDER: verifies a bundle with onnxruntime-web and prints the report as JSON. Exit code 0 = all checks
+// pass, 1 = one fails, 2 = the folder is no bundle, with a sentence on stderr.
 
 import * as ort from "onnxruntime-web";
 

@@ -1,4 +1,4 @@
-// What a bundle makes of the texts of its golden file: seqlab_export.runner.prove, call for call.
+// Runs a bundle on the inputs of its golden file, call for call as seqlab_export.runner.prove does.
 //
 // R rows, T positions, V vocabulary.
 
@@ -11,31 +11,41 @@ import { MOST_NUMBERS, mostNumbers, selected, spread } from "./accuracy.js";
 import { allRows, callsOf, encoderCases, partOf, type Case, type Form, type Span } from "./cases.js";
 import type { GoldenFile, NpyArray } from "./golden.js";
 
-/** Throws SeqlabError where the golden file lacks what a case needs, or the bundle fails. */
+/** Runs cases of the proof. Throws SeqlabError if the golden file lacks an input of a case, or the bundle fails. */
 export class CaseRunner {
   constructor(
     private readonly bundle: Bundle,
     private readonly golden: GoldenFile,
   ) {}
 
-  /** The encoder's outputs of these rows of a case, by name. */
+  /** The encoder's outputs by name, for some rows of a case. */
   encode(some: Case, rows: readonly number[]): Promise<ReadonlyMap<string, Tensor>> {
     const { tokens, mask } = this.inputsOf(some, rows);
     return this.bundle.encode(tokens, mask);
   }
 
-  /** What counts of each output of an encoder that reads so many positions of the one text of a case in one call. */
-  async encodeInOneCall(text: Case, length: number, most: (output: TensorInfo) => number): Promise<Map<string, Float64Array>> {
-    const { tokens, mask } = this.inputsOf(text, [0], length), { outputs } = this.bundle.encoder!.info;
-    const found = await this.bundle.encode(tokens, mask), read = { ...text, length, mask: new Uint8Array(length).fill(1) };
-    return new Map(outputs.map((output) => [output.name, selected(found.get(output.name)!, output, read, most(output))]));
+  /** The compared part of each output of an encoder that reads the first `length` positions of a text in one call. */
+  async encodeInOneCall(
+    text: Case,
+    length: number,
+    most: (output: TensorInfo) => number,
+  ): Promise<Map<string, Float64Array>> {
+    const { tokens, mask } = this.inputsOf(text, [0], length);
+    const { outputs } = this.bundle.encoder!.info;
+    const found = await this.bundle.encode(tokens, mask);
+    const read = { ...text, length, mask: new Uint8Array(length).fill(1) };
+    return new Map(
+      outputs.map((output) => [output.name, selected(found.get(output.name)!, output, read, most(output))]),
+    );
   }
 
-  /** What counts of the logits of a decoder that does: some of all, of the last position, and of a step that follows. */
+  /** The same for a decoder's logits: parts of the whole, of the last position, and of the step that follows. */
   async decodeInOneCall(text: Case, length: number, most: number): Promise<Map<string, Float64Array>> {
-    const tokens = this.golden.at(`${text.name}/tokens`, 1, text.length), decoder = await this.started(text.name, [0]);
+    const tokens = this.golden.at(`${text.name}/tokens`, 1, text.length);
+    const decoder = await this.started(text.name, [0]);
     const call = await this.read(decoder, false, text, tokens, [0], { first: 0, end: length });
-    const size = sizeOf(call.dims), last = size / length;
+    const size = sizeOf(call.dims);
+    const last = size / length;
     const parts = [spread(numbersOf(call), most), spread(numbersOf(call, size - last, size), most)];
     if (length < text.length) {
       const step = await this.read(decoder, true, text, tokens, [0], { first: length, end: length + 1 });
@@ -44,7 +54,7 @@ export class CaseRunner {
     return new Map([["logits", Float64Array.from(parts.flatMap((part) => [...part]))]]);
   }
 
-  /** The same of a decoder that reads them in the calls of a form: the logits (R, T, V), and the state after them. */
+  /** A decoder's logits (R, T, V), and its state after some rows of a case, which it reads in the calls of a form. */
   async decode(form: Form, some: Case, rows: readonly number[]): Promise<ReadonlyMap<string, Tensor>> {
     const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows);
@@ -55,17 +65,26 @@ export class CaseRunner {
     return outputsOf(decoder, joined(parts));
   }
 
-  /** What counts of each output after a long text. Of the logits of each call a part is taken: they are many. */
+  /** The compared part of each output after a long text. The logits are many, so a part of each call's is taken. */
   async decodeLong(some: Case): Promise<ReadonlyMap<string, Float64Array>> {
-    const rows = allRows(some.rows), tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
-    const decoder = await this.started(some.name, rows), { info } = decoder.model;
+    const rows = allRows(some.rows);
+    const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
+    const decoder = await this.started(some.name, rows);
+    const { info } = decoder.model;
     const calls = callsOf("long", some, this.bundle.manifest.first_call);
     const most = Math.floor(MOST_NUMBERS / calls.length);
     const logits: number[] = [];
     for (const call of calls) {
       const found = await this.read(decoder, true, some, tokens, rows, call);
       const part = { name: "", rows: some.rows, length: call.end - call.first, mask: partOf(some, rows, call) };
-      logits.push(...selected(found, info.outputs.find(({ name }) => name === "logits")!, part, most));
+      logits.push(
+        ...selected(
+          found,
+          info.outputs.find(({ name }) => name === "logits")!,
+          part,
+          most,
+        ),
+      );
     }
     const take = (output: TensorInfo): Float64Array => {
       if (output.name === "logits") return Float64Array.from(logits);
@@ -74,16 +93,18 @@ export class CaseRunner {
     return new Map(info.outputs.map((output) => [output.name, take(output)]));
   }
 
-  /** The logits of "whole/inputs", of which the golden file has all. */
+  /** Logits of the input "whole/inputs", for which the golden file has every logit. */
   async whole(): Promise<Tensor> {
-    const [count, length] = this.golden.at("whole/inputs", null, null).dims, rows = allRows(count);
+    const [count, length] = this.golden.at("whole/inputs", null, null).dims;
+    const rows = allRows(count);
     const whole = { name: "whole", rows: count, length, mask: new Uint8Array(count * length).fill(1) };
     if (this.bundle.model === null) return (await this.encode(whole, rows)).get("logits")!;
-    const decoder = await this.started(whole.name, rows), inputs = this.golden.at("whole/inputs");
+    const decoder = await this.started(whole.name, rows);
+    const inputs = this.golden.at("whole/inputs");
     return this.read(decoder, false, whole, inputs, rows, { first: 0, end: length });
   }
 
-  /** Gives a decoder these rows of the source that is named in "NAME/source", where the bundle reads one. */
+  /** Makes a decoder read some rows of the source that "NAME/source" names, if the bundle has an encoder. */
   async readSource(decoder: Decoder, name: string, rows: readonly number[]): Promise<void> {
     if (this.bundle.encoder === null) return;
     const source = this.golden.at(`${name}/source`).text;
@@ -101,11 +122,13 @@ export class CaseRunner {
     return decoder;
   }
 
-  /** The encoder's inputs, as many positions of them: tokens (R, T) or features (R, T, F), and their mask (R, T). */
+  /** The encoder's inputs, cut to `length` positions: tokens (R, T) or features (R, T, F), and their mask (R, T). */
   private inputsOf(some: Case, rows: readonly number[], length = some.length): Rows {
     const { dims, values } = this.golden.at(`${some.name}/inputs`, some.rows, some.length);
-    const size = sizeOf(dims.slice(1)), taken = sizeOf(dims.slice(2)) * length;
-    const given = [rows.length, length, ...dims.slice(2)], inputs = new Float64Array(rows.length * taken);
+    const size = sizeOf(dims.slice(1));
+    const taken = sizeOf(dims.slice(2)) * length;
+    const given = [rows.length, length, ...dims.slice(2)];
+    const inputs = new Float64Array(rows.length * taken);
     rows.forEach((row, place) => inputs.set(values.subarray(row * size, row * size + taken), place * taken));
     return {
       tokens: tensorOf(this.bundle.encoder!.info.inputs[0].dtype, given, inputs),
@@ -113,7 +136,7 @@ export class CaseRunner {
     };
   }
 
-  /** The logits of one call: these rows and positions of tokens (R, T), by a step where it is one and may be. */
+  /** The logits of one call on tokens (R, T). A call of one position runs the graph of a step if `steps`. */
   private read(
     decoder: Decoder,
     steps: boolean,
@@ -122,7 +145,8 @@ export class CaseRunner {
     rows: readonly number[],
     call: Span,
   ): Promise<Tensor> {
-    const dims = [rows.length, call.end - call.first], ids: number[] = [];
+    const dims = [rows.length, call.end - call.first];
+    const ids: number[] = [];
     for (const row of rows) {
       ids.push(...tokens.values.subarray(row * some.length + call.first, row * some.length + call.end));
     }
@@ -141,9 +165,10 @@ function stateOf(decoder: Decoder, output: TensorInfo): Tensor {
   return decoder.state.get(output.name.slice("new_state_".length))!;
 }
 
-/** Logits (R, T, V) of calls that follow each other. */
+/** Concatenates the logits (R, T, V) of consecutive calls along T. */
 function joined(parts: readonly Tensor[]): Tensor {
-  const [rows, , vocabSize] = parts[0].dims, length = parts.reduce((sum, part) => sum + part.dims[1], 0);
+  const [rows, , vocabSize] = parts[0].dims;
+  const length = parts.reduce((sum, part) => sum + part.dims[1], 0);
   const whole = filled(parts[0].dtype, [rows, length, vocabSize], 0);
   let first = 0;
   for (const part of parts) {
@@ -156,17 +181,12 @@ function joined(parts: readonly Tensor[]): Tensor {
   return whole;
 }
 
-/** These rows of a tensor. */
-export function takenRows(tensor: Tensor, rows: readonly number[]): Tensor {
-  const taken = filled(tensor.dtype, [rows.length, ...tensor.dims.slice(1)], 0), size = sizeOf(tensor.dims.slice(1));
-  rows.forEach((row, place) => taken.data.set(tensor.data.subarray(row * size, (row + 1) * size) as never, place * size));
-  return taken;
-}
-
-/** Tensors of rows that follow each other, of the same sizes but for the rows. */
+/** Concatenates tensors along the rows. */
 export function stacked(parts: readonly Tensor[]): Tensor {
   const dims = [parts.reduce((sum, part) => sum + part.dims[0], 0), ...parts[0].dims.slice(1)];
-  if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join())) refuse("batches of a case have other sizes");
+  if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join())) {
+    refuse("the batches of a case give tensors of different sizes");
+  }
   const whole = filled(parts[0].dtype, dims, 0);
   let first = 0;
   for (const part of parts) {

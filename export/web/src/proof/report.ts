@@ -1,37 +1,37 @@
-// What a proof has found.
+// The report of a proof.
 
-/** How far a runtime's numbers are from the float64 reference, relative to the reference's RMS. */
+/** Errors of a runtime against the float64 reference, relative to the reference's RMS. */
 export interface Errors {
-  /** of the differences */
+  /** RMS of the differences */
   rms: number;
-  /** PyTorch's own */
+  /** PyTorch's own RMS error */
   torch: number;
-  /** the most that `rms` may be */
+  /** upper bound on `rms` */
   limit: number;
-  /** of a single number, which is not gated */
+  /** largest error of a single number, which has no limit */
   largest: number;
 }
 
-/** One thing that was compared. */
+/** The result of one comparison. */
 export interface Check {
-  /** such as files, signature, prefill or greedy: docs/bundle.md has all */
+  /** such as files, signature, prefill or greedy; docs/bundle.md lists all */
   kind: string;
   /** such as a file, or a cell */
   subject: string;
   ok: boolean;
-  /** what is wrong, or else is to be said */
+  /** the defect, or a remark */
   note: string;
-  /** where numbers were compared */
+  /** only for a comparison of numbers */
   errors?: Errors;
 }
 
-/** How far a runtime's distributions of a token or class are from float64's, where all logits were kept. */
+/** The divergence of a runtime's distributions over tokens or classes from float64's, for bundles with every logit. */
 export interface Divergence {
-  /** the mean, in nats */
+  /** mean KL divergence, in nats */
   kl: number;
-  /** the 99th percentile */
+  /** its 99th percentile, in nats */
   kl_p99: number;
-  /** the share of places at which the likeliest is the same */
+  /** share of places with the same likeliest token or class */
   top1: number;
 }
 
@@ -40,18 +40,18 @@ export class Report {
   divergence: Divergence | null = null;
 
   constructor(
-    /** of onnxruntime-web */
+    /** the version of onnxruntime-web */
     readonly onnxruntime: string,
     readonly precision: string,
     private readonly onCheck?: (check: Check) => void,
   ) {}
 
-  /** Whether something was checked and everything is as it should be. */
+  /** True if there are checks and all have passed. */
   get ok(): boolean {
     return this.checks.length > 0 && this.checks.every((check) => check.ok);
   }
 
-  /** Adds a check; a note is of what is wrong. */
+  /** Adds a check, which has passed if the note is empty. */
   add(kind: string, subject: string, note: string): void {
     this.take({ kind, subject, ok: note === "", note });
   }

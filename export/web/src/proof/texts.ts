@@ -1,4 +1,4 @@
-// What a bundle's tokenizers make of strings, compared with what they made of them at export.
+// Compares a bundle's tokenizers with themselves at export, by the ids and texts that they give.
 
 import type { Bundle } from "../bundle.js";
 import { SeqlabError } from "../error.js";
@@ -11,13 +11,16 @@ import type { GoldenFile } from "./golden.js";
 const STRINGS = ["The cat sat, 12.5; na\u00efve \u00c6on.\n\t\u6771\u4eac \u{1F642}", "the the  THE", "a b c d e"];
 const MOST_IDS = 512;
 
-/** How the tokenizer of a folder is not what it was, or the greedy text of its decoder is another; empty = all is well.
+/**
+ * The first difference of a folder's tokenizer, or of the greedy text that it decodes, from export; empty = none.
  *
- * Of a class that this runtime does not have only the files are compared.
+ * Only the files are compared if this runtime lacks the tokenizer's class.
  */
 export async function textDifference(files: Files, bundle: Bundle, place: string, golden: GoldenFile): Promise<string> {
   const name = golden.at(`${place}/class`).text;
-  const found = Field.of(files.get(`${place}/tokenizer.json`)!, "tokenizer.json").get("class").string();
+  const found = Field.of(files.get(`${place}/tokenizer.json`)!, "tokenizer.json")
+    .get("class")
+    .string();
   if (found !== name) return `it is a ${found}, and was a ${name}`;
   if ((await digestOfFiles(bundle.manifest.files, place)) !== digestAt(golden, `${place}/files`)) {
     return "its files are others than at export";
@@ -35,7 +38,7 @@ export async function textDifference(files: Files, bundle: Bundle, place: string
   return writes ? greedyDifference(tokenizer, golden) : "";
 }
 
-/** The name of what a tokenizer gives otherwise than at export. */
+/** The name of the first array of the golden file that a tokenizer does not reproduce; empty = none. */
 async function firstWrong(tokenizer: Tokenizer, place: string, golden: GoldenFile): Promise<string> {
   if ((await digestOfTokens(tokenizer)) !== digestAt(golden, `${place}/sha256`)) return "sha256";
   const { padId, bosId, eosId } = tokenizer;
@@ -53,19 +56,22 @@ async function firstWrong(tokenizer: Tokenizer, place: string, golden: GoldenFil
   return "";
 }
 
-/** How the first prompt of the greedy text, or what is written after it, is another text. */
+/** A sentence if the ids of the first greedy prompt, or the text written after it, differ from export; else empty. */
 function greedyDifference(tokenizer: Tokenizer, golden: GoldenFile): string {
-  const prompt = golden.at("greedy/prompt_0", null).values, ids = tokenizer.encode(golden.textOf("greedy/prompt_text"));
+  const prompt = golden.at("greedy/prompt_0", null).values;
+  const ids = tokenizer.encode(golden.textOf("greedy/prompt_text"));
   const read = (ids.length > 0 ? ids : [tokenizer.bosId]).slice(0, prompt.length);
   if (!same(read, prompt)) return "the prompt has other ids than at export";
-  const tokens = golden.at("greedy/tokens", null, null), written = Array.from(tokens.values.subarray(0, tokens.dims[1]));
+  const tokens = golden.at("greedy/tokens", null, null);
+  const written = Array.from(tokens.values.subarray(0, tokens.dims[1]));
   return tokenizer.decode(written) === golden.textOf("greedy/text") ? "" : "the greedy text is another one";
 }
 
-/** The sha256 of the length, as 4 bytes, and the bytes of every token. */
+/** The sha256 over the length (4 bytes) and the bytes of every token. */
 async function digestOfTokens(tokenizer: Tokenizer): Promise<string> {
   const tokens = Array.from({ length: tokenizer.vocabSize }, (_, id) => tokenizer.bytesOf(id));
-  const all = new Uint8Array(tokens.reduce((size, token) => size + 4 + token.length, 0)), view = new DataView(all.buffer);
+  const all = new Uint8Array(tokens.reduce((size, token) => size + 4 + token.length, 0));
+  const view = new DataView(all.buffer);
   let place = 0;
   for (const token of tokens) {
     view.setUint32(place, token.length, true);
@@ -75,10 +81,11 @@ async function digestOfTokens(tokenizer: Tokenizer): Promise<string> {
   return sha256(all);
 }
 
-/** The sha256 of the lines "NAME SHA256" of a folder's files. */
+/** The sha256 over a line "NAME SHA256" for each file of a folder. */
 function digestOfFiles(files: Record<string, string>, place: string): Promise<string> {
   const names = Object.keys(files).filter((name) => name.startsWith(`${place}/`));
-  return sha256(new TextEncoder().encode(names.sort().map((name) => `${name} ${files[name]}\n`).join("")));
+  const lines = names.sort().map((name) => `${name} ${files[name]}\n`);
+  return sha256(new TextEncoder().encode(lines.join("")));
 }
 
 function digestAt(golden: GoldenFile, name: string): string {

@@ -1,5 +1,5 @@
-// Proves a bundle: what it declares, and its values against its golden file, check for check as
-// seqlab_export.runner.verify; docs/bundle.md says what each is.
+// Verifies a bundle: its declarations, and its values against its golden file, check for check as
+// seqlab_export.runner.verify does. docs/bundle.md describes each check.
 
 import { Bundle } from "../bundle.js";
 import { Decoder } from "../decoder.js";
@@ -7,25 +7,26 @@ import { refuse, SeqlabError, sentenceOf } from "../error.js";
 import { findDamage, loadManifest, type Files } from "../files.js";
 import type { GraphInfo, TensorInfo } from "../manifest.js";
 import { chooseLargest } from "../sampling.js";
-import { numbersOf, type Ort, type Tensor } from "../tensors.js";
+import { numbersOf, takeRows, type Ort, type Tensor } from "../tensors.js";
 import { divergenceOf, errorsOf, groupsOf, judged, limitOf, mostNumbers, numbersOfCall, selected } from "./accuracy.js";
 import type { Group } from "./accuracy.js";
-import { CaseRunner, stacked, takenRows } from "./case_runner.js";
+import { CaseRunner, stacked } from "./case_runner.js";
 import * as read from "./cases.js";
 import { casesOf, encoderCases, longCases, type Case } from "./cases.js";
 import { checkDeclared } from "./declared.js";
 import { GoldenFile } from "./golden.js";
 import { Report, type Check } from "./report.js";
 
-/** Longest that a proof may take. A run in wasm cannot be ended from its own thread: the time is looked at between runs. */
+/** The time limit in seconds. A thread cannot interrupt its own wasm, so the time is checked between runs. */
 const PROOF_SECONDS = 3600;
 
-/** Proves a bundle with onnxruntime-web and changes nothing in it.
+/**
+ * Verifies a bundle with onnxruntime-web and changes nothing in it.
  *
- * What is wrong with its values is in the report; what is no bundle at all, cannot be opened, or does not end in time, is a
- * SeqlabError.
+ * Wrong values are in the report. Throws SeqlabError if the files are no bundle, cannot be opened, or exceed the time.
  *
- * @param onCheck is called with each check as it is made.
+ * @param onCheck receives each check as soon as it is made.
+ * @param seconds the time limit.
  */
 export async function verify(
   files: Files,
@@ -33,7 +34,8 @@ export async function verify(
   onCheck?: (check: Check) => void,
   seconds = PROOF_SECONDS,
 ): Promise<Report> {
-  const manifest = loadManifest(files), version = ort.env.versions.web ?? ort.env.versions.common;
+  const manifest = loadManifest(files);
+  const version = ort.env.versions.web ?? ort.env.versions.common;
   const report = new Report(version, manifest.precision, onCheck);
   const damage = await findDamage(files, manifest);
   for (const name of new Set([...Object.keys(manifest.files), ...damage.keys()])) {
@@ -46,14 +48,14 @@ export async function verify(
     await checkDeclared(files, bundle, golden, report);
     if (report.ok) await new Proof(bundle, golden, report, seconds).checkAll();
   } catch (error) {
-    // All that a proof reads is the bundle's.
+    // A proof reads nothing but the bundle, so any error in it is the bundle's.
     if (error instanceof SeqlabError) refuse(error.message, "damaged bundle");
     throw error;
   }
   return report;
 }
 
-/** Batch sizes and the cases that are read in them. */
+/** Pairs of a batch size and a case that is read with it. */
 function cellsOf(cases: readonly Case[], longest: number | null): [number, Case][] {
   const all = read.BATCH_SIZES.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
   const one = read.caseOfMoreBatches(cases, longest);
@@ -77,7 +79,8 @@ class Proof {
   async checkAll(): Promise<void> {
     const { encoder, model, manifest } = this.bundle;
     if (encoder !== null) {
-      const longest = manifest.max_source_len, groups = groupsOf(encoder.info);
+      const longest = manifest.max_source_len;
+      const groups = groupsOf(encoder.info);
       for (const [batch, some] of cellsOf(encoderCases(encoder.info, longest), longest)) {
         const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
         const encode = (rows: readonly number[]) => this.runner.encode(some, rows);
@@ -102,7 +105,8 @@ class Proof {
         const decode = async () => [await this.runner.decodeLong(some)];
         await this.checkValues("long", some.name, model.info, some.name, decode);
       }
-      const lengths = read.oneCallLengths(manifest.max_seq_len, manifest.first_call), most = numbersOfCall(lengths.length);
+      const lengths = read.oneCallLengths(manifest.max_seq_len, manifest.first_call);
+      const most = numbersOfCall(lengths.length);
       const decode = (text: Case, length: number) => this.runner.decodeInOneCall(text, length, most);
       const logits = groupsOf(model.info).filter(({ name }) => name === "logits");
       await this.checkLengths("long", "one call", logits, lengths, decode);
@@ -111,7 +115,7 @@ class Proof {
     if (this.report.ok && this.golden.has("whole/logits")) await this.compareDistributions();
   }
 
-  /** One check for each group of outputs of a cell: a case, read so many rows at a time. */
+  /** Makes one check per group of outputs of a cell, which is a case that is read `batch` rows at a time. */
   private checkCell(
     kind: string,
     subject: string,
@@ -126,7 +130,7 @@ class Proof {
       const whole = new Map(info.outputs.map(({ name }) => [name, stacked(parts.map((part) => part.get(name)!))]));
       return read.passesOf(some.rows, batch).map((rows) => {
         const found = info.outputs.map((output) => {
-          const taken = takenRows(whole.get(output.name)!, rows);
+          const taken = takeRows(whole.get(output.name)!, rows);
           return [output.name, selected(taken, output, some, mostNumbers(info, output))] as const;
         });
         return new Map(found);
@@ -134,8 +138,10 @@ class Proof {
     });
   }
 
-  /** One check for each length, of a text that is read in one call, and group of outputs; of a decoder's state what the
-   * step that follows makes of it. */
+  /**
+   * Makes one check per length of a text that is read in one call, and per group of outputs. A decoder's state is judged
+   * by the step that follows.
+   */
   private async checkLengths(
     kind: string,
     name: string,
@@ -147,7 +153,8 @@ class Proof {
       this.report.add(kind, "in one call", "the golden file does not have it");
       return;
     }
-    const longest = lengths.at(-1)!, text = { name, rows: 1, length: longest, mask: new Uint8Array(longest).fill(1) };
+    const longest = lengths.at(-1)!;
+    const text = { name, rows: 1, length: longest, mask: new Uint8Array(longest).fill(1) };
     const begins = new Map<string, number>();
     for (const length of lengths) {
       const subject = `length ${length} in one call`;
@@ -162,7 +169,8 @@ class Proof {
       this.checkTime();
       for (const group of groups) {
         const errors = group.outputs.map((output) => {
-          const found = actual.get(output.name)!, begin = begins.get(output.name) ?? 0;
+          const found = actual.get(output.name)!;
+          const begin = begins.get(output.name) ?? 0;
           begins.set(output.name, begin + found.length);
           return errorsOf(found, this.golden.at(`${name}/${output.name}`).values, begin);
         });
@@ -182,7 +190,7 @@ class Proof {
     this.report.take(judged(kind, `${subject}, ${group.name}`, all, torch, limit));
   }
 
-  /** The same of what `readAll` takes of each output, once or several times, in a case of this name. */
+  /** Makes one check per group of the outputs that `readAll` returns, from one or several passes over a case. */
   private async checkValues(
     kind: string,
     subject: string,
@@ -207,17 +215,23 @@ class Proof {
     this.checkTime();
   }
 
-  /** Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
-   * the logits there. */
+  /**
+   * Compares greedy texts with the reference's. A text may differ from a place on if the reference's two best logits
+   * there are closer than twice the error of the logits.
+   */
   private async checkGreedy(): Promise<void> {
     const { golden, bundle } = this;
-    // (R, T) tokens; of each the likeliest ones and their logits, (R, T, kept), the best first.
-    const tokens = golden.at("greedy/tokens", null, null), [rows, length] = tokens.dims;
-    const likeliest = golden.at("greedy/likeliest", rows, length, null), [, , kept] = likeliest.dims;
+    // Tokens (R, T), and at each place the likeliest tokens and their logits (R, T, kept), the best first.
+    const tokens = golden.at("greedy/tokens", null, null);
+    const [rows, length] = tokens.dims;
+    const likeliest = golden.at("greedy/likeliest", rows, length, null);
+    const [, , kept] = likeliest.dims;
     const logits = golden.at("greedy/logits", rows, length, kept);
     const known = likeliest.values.every((token) => token >= 0 && token < bundle.manifest.vocab_size!);
     if (kept < 2 || !known) refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
-    const prompts = Array.from({ length: rows }, (_, row) => Array.from(golden.at(`greedy/prompt_${row}`, null).values));
+    const prompts = Array.from({ length: rows }, (_, row) =>
+      Array.from(golden.at(`greedy/prompt_${row}`, null).values),
+    );
     const steps = await this.writeGreedily(prompts, length);
     for (let row = 0; row < rows; ++row) {
       const different = steps.findIndex((step, place) => step[row].token !== tokens.values[row * length + place]);
@@ -225,19 +239,25 @@ class Proof {
         this.report.add("greedy", `prompt ${row}`, "");
         continue;
       }
-      const first = (row * length + different) * kept, reference = logits.values.subarray(first, first + kept);
+      const first = (row * length + different) * kept;
+      const reference = logits.values.subarray(first, first + kept);
       const ours = steps[different][row].logits;
       const errors = reference.map((logit, place) => Math.abs(ours[likeliest.values[first + place]] - logit));
-      const margin = reference[0] - reference[1], largest = Math.max(...errors);
+      const margin = reference[0] - reference[1];
+      const largest = Math.max(...errors);
       const found = `margin is ${margin.toExponential(2)} and the largest logit error ${largest.toExponential(2)}`;
       const note = `differs from token ${different} on, where the float64 ${found}`;
       this.report.take({ kind: "greedy", subject: `prompt ${row}`, ok: margin < 2 * largest, note });
     }
   }
 
-  /** At each step the token and the logits of each row; nothing ends a text. */
-  private async writeGreedily(prompts: number[][], length: number): Promise<{ token: number; logits: Float64Array }[][]> {
-    const decoder = new Decoder(this.bundle), steps: { token: number; logits: Float64Array }[][] = [];
+  /** The greedy token and the logits of each row at each step; no token ends a text. */
+  private async writeGreedily(
+    prompts: number[][],
+    length: number,
+  ): Promise<{ token: number; logits: Float64Array }[][]> {
+    const decoder = new Decoder(this.bundle);
+    const steps: { token: number; logits: Float64Array }[][] = [];
     await this.runner.readSource(decoder, "greedy", read.allRows(prompts.length));
     for (let step = 0; step < length; ++step) {
       const last = steps.at(-1)?.map(({ token }) => token);
@@ -248,9 +268,10 @@ class Proof {
     return steps;
   }
 
-  /** Of one choice, where the golden file has all logits. */
+  /** Measures the divergence of the distributions for which the golden file has every logit. */
   private async compareDistributions(): Promise<void> {
-    const [rows] = this.golden.at("whole/inputs", null, null).dims, expected = this.golden.at("whole/logits", rows);
+    const [rows] = this.golden.at("whole/inputs", null, null).dims;
+    const expected = this.golden.at("whole/logits", rows);
     const found = numbersOf(await this.runner.whole());
     this.report.divergence = divergenceOf(expected.values, found, expected.dims.at(-1)!);
   }
