@@ -212,8 +212,8 @@ def _proven(bundle: Path, provider: Any, **limits: float) -> Report:
 
 def _verify_everywhere(bundle: Path, *, as_json: bool, **limits: float) -> int:
     from seqlab.trained.load import load_run
-    from seqlab_export.matrices.parity import parity_of_bundle, to_json
-    from seqlab_export.matrices.parity_page import show
+    from seqlab_export.reports.parity import parity_of_bundle, to_json
+    from seqlab_export.reports.parity_page import show
     from seqlab_export.runner.manifest import load_manifest
 
     run_id, model = load_manifest(bundle).provenance.run_id, None

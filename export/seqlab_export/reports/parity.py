@@ -18,8 +18,8 @@ import onnxruntime
 
 from seqlab_export.bundle import ParityError
 from seqlab_export.capture.precision import Precision
-from seqlab_export.matrices.bundle_model import BundleModel
-from seqlab_export.matrices.torch_runtime import Compiled, TorchRuntime
+from seqlab_export.reports.bundle_model import BundleModel
+from seqlab_export.reports.torch_runtime import Compiled, TorchRuntime
 from seqlab_export.runner.graph_runner import open_bundle
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof, Runtime
