@@ -27,8 +27,8 @@ from seqlab_export.graphs import export_graphs
 from seqlab_export.proof.golden import write_golden
 from seqlab_export.proof.taps import Tap, check_taps
 from seqlab_export.runner.manifest import Manifest, Provenance, hash_files
+from seqlab_export.runner.provider import ProviderName, provider_named
 from seqlab_export.runner.report import Report
-from seqlab_export.runner.sessions import Provider, check_provider
 from seqlab_export.runner.texts import as_bytes
 from seqlab_export.runner.texts import describe as describe_texts
 from seqlab_export.runner.verify import verify_bundle
@@ -60,7 +60,7 @@ def export_bundle(
     seq_len: int,
     stop_ids: Sequence[int] | None = None,
     chooses_one: bool = True,
-    provider: Provider = "cpu",
+    provider: ProviderName = "cpu",
     precision: Precision = "fp32",
     target: Target = "portable",
     taps: Sequence[Tap] = (),
@@ -100,7 +100,7 @@ def export_bundle(
     if isinstance(model, DECODERS) and not of_ids and num_tokens != model.vocab_size:
         has = f"{num_tokens or 'no'} tokens"
         raise ValueError(f"the tokenizer has {has} and the model {model.vocab_size}; they do not belong together")
-    check_provider(provider)
+    device = provider_named(provider)
     check_precision(precision)
     if taps and precision in ("int8", "int4"):
         raise ValueError(f"taps are of fp32, fp16 and bf16 bundles; this one is {precision}")
@@ -173,8 +173,7 @@ def export_bundle(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
-        # CUDA has a 4-bit matrix product, but no int8 product with dynamically quantised inputs.
-        as_int8 = precision == "int4" and target != "cuda-graph" and provider == "cpu"
+        as_int8 = precision == "int4" and target != "cuda-graph" and device.multiplies_int8
         report = write(folder, as_int8)
         if as_int8 and not report.ok:
             # If a few input channels are far larger than the others, one scale per row is too coarse for the rest.

@@ -14,7 +14,7 @@ from torch.nn.functional import softplus
 from seqlab.attention import GatedDeltaNet, Mamba2
 from seqlab.mixer import Mixer
 from seqlab.recurrence import LRU, RGLRU, S4D, Mamba
-from seqlab_export.matrices import conformance
+from seqlab_export.reports import conformance
 
 PARAMETERS = {
     "AdditiveAttention": 70080,

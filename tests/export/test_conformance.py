@@ -17,7 +17,7 @@ from seqlab.cli import main
 from seqlab.mixer import Mixer, State
 from seqlab.positions import NoPositions, PositionalEncoding, RoPE
 from seqlab.recurrence import GRU
-from seqlab_export.matrices.conformance import CHECKS, Cell, Row, all_mixers, all_positions, conformance, measure_mixer
+from seqlab_export.reports.conformance import CHECKS, Cell, Row, all_mixers, all_positions, conformance, measure_mixer
 
 MATRIX = json.loads((Path(__file__).parents[2] / "docs" / "conformance.json").read_text(encoding="utf-8"))
 COMMITTED = {(row["mixer"], row["positions"]): row for row in MATRIX}

@@ -21,7 +21,7 @@ from seqlab.recurrence import GRU, LSTM, RNN, RWKV7
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import Target
-from seqlab_export.matrices import conformance
+from seqlab_export.reports import conformance
 from tolerances import TOLERANCE, assert_close
 
 Pair = tuple[MixerCase, PositionCase]

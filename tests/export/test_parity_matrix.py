@@ -17,11 +17,11 @@ from export.toys import Shared
 from scale.kinds import KINDS, of_kind, write_files
 from seqlab.cli import main
 from seqlab_export.bundle import export_bundle
-from seqlab_export.matrices import parity
-from seqlab_export.matrices.bundle_model import BundleModel, score
-from seqlab_export.matrices.parity import SAME, Cell, parity_of_bundle, to_json
-from seqlab_export.matrices.parity_page import COLUMNS, to_markdown, to_row
-from seqlab_export.matrices.torch_runtime import TorchRuntime
+from seqlab_export.reports import parity
+from seqlab_export.reports.bundle_model import BundleModel, score
+from seqlab_export.reports.parity import SAME, Cell, parity_of_bundle, to_json
+from seqlab_export.reports.parity_page import COLUMNS, to_markdown, to_row
+from seqlab_export.reports.torch_runtime import TorchRuntime
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof
 from seqlab_export.runner.verify import load_golden

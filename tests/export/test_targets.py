@@ -27,8 +27,8 @@ from seqlab.positions import ALiBi, Learned, NoPositions, RoPE, XPos, YaRN
 from seqlab.recurrence import GRU, LSTM, MLSTM, Mamba
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.target import check_flat
-from seqlab_export.matrices.conformance import measure_mixer
-from seqlab_export.matrices.torch_runtime import TorchRuntime
+from seqlab_export.reports.conformance import measure_mixer
+from seqlab_export.reports.torch_runtime import TorchRuntime
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof

@@ -15,8 +15,8 @@ from export.test_defects import GRAPH_DEFECTS
 from export.test_reach import WRONG_SIZES
 from export.toys import Shared
 from runtime.conftest import Bundle, Copy
-from seqlab_export.matrices import parity
-from seqlab_export.matrices.parity import parity_of_bundle
+from seqlab_export.reports import parity
+from seqlab_export.reports.parity import parity_of_bundle
 from seqlab_export.runner.verify import verify_bundle
 from web.programs import build, refusal, run
 

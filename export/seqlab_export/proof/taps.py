@@ -25,8 +25,9 @@ from seqlab_export.proof.rounding import TermByTerm, draws_of
 from seqlab_export.runner.cases import limit, relative_errors, rms, select, traced_len
 from seqlab_export.runner.manifest import GraphInfo, TensorInfo
 from seqlab_export.runner.prove import judged
+from seqlab_export.runner.provider import ProviderName
 from seqlab_export.runner.report import Check
-from seqlab_export.runner.sessions import Provider, open_session
+from seqlab_export.runner.sessions import open_session
 
 Tap = Literal["attention", "state"]
 """attention: the attention weights (B, H, T, S) of each mixer that has them. state: the hidden states (B, T, D) after
@@ -130,7 +131,7 @@ def recorded_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 def check_taps(
-    model: Any, taps: Sequence[Tap], bundle: Path, *, precision: Precision, provider: Provider
+    model: Any, taps: Sequence[Tap], bundle: Path, *, precision: Precision, provider: ProviderName
 ) -> Iterator[Check]:
     """One check for each output and length: the runtime's error against float64 is within the budget of
     `cases.limit`.

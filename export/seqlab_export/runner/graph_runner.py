@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from seqlab_export.runner.graph_file import check_graph
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
-from seqlab_export.runner.sessions import RUN_OPTIONS, Provider, open_session, run_session
+from seqlab_export.runner.provider import ProviderName
+from seqlab_export.runner.sessions import RUN_OPTIONS, open_session, run_session
 
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
@@ -39,7 +40,7 @@ class Bundle:
         ValueError: the folder is not a complete bundle, onnxruntime is too old, or the provider is unavailable.
     """
 
-    def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
+    def __init__(self, folder: Path | str, *, provider: ProviderName = "cpu", threads: int | None = None) -> None:
         self.folder = Path(folder)
         self.manifest = load_manifest(self.folder)
         for name, damage in find_damage(self.folder, self.manifest).items():
@@ -143,7 +144,7 @@ class BundleRunner(Bundle, ArrayDecoder):
         ValueError: as in `Bundle`, or the bundle has no decoder.
     """
 
-    def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
+    def __init__(self, folder: Path | str, *, provider: ProviderName = "cpu", threads: int | None = None) -> None:
         super().__init__(folder, provider=provider, threads=threads)
         graph, vocab_size = self.manifest.model, self.manifest.vocab_size
         if graph is None or vocab_size is None:
@@ -239,7 +240,7 @@ def _check_padding(pad_mask: NDArray[np.bool_]) -> None:
         )
 
 
-def open_bundle(folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> Bundle:
+def open_bundle(folder: Path | str, *, provider: ProviderName = "cpu", threads: int | None = None) -> Bundle:
     """A `BundleRunner` if the bundle has a decoder, else a `Bundle`."""
     decodes = load_manifest(Path(folder)).model is not None
     return (BundleRunner if decodes else Bundle)(folder, provider=provider, threads=threads)

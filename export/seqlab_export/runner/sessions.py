@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import redirect_stdout
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from threading import TIMEOUT_MAX, Thread
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
+
+from seqlab_export.runner.provider import ProviderName, provider_named
 
 PROOF_SECONDS = 3600.0
 """Time limit of a verification, in seconds: an unverified graph might not terminate."""
@@ -23,25 +23,14 @@ RUN_OPTIONS: ContextVar[ort.RunOptions | None] = ContextVar("RUN_OPTIONS", defau
 """Options for running graphs. A `TimeLimit` sets its own options, so that it can terminate the run."""
 
 T = TypeVar("T")
-Provider = Literal["cpu", "cuda", "cuda-tf32"]
-
-# Options in onnxruntime's format. TF32 is on by default in onnxruntime, but not in PyTorch.
-PROVIDERS: dict[str, list[tuple[str, dict[str, str]]]] = {
-    "cpu": [("CPUExecutionProvider", {})],
-    "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), ("CPUExecutionProvider", {})],
-    "cuda-tf32": [("CUDAExecutionProvider", {"use_tf32": "1"}), ("CPUExecutionProvider", {})],
-}
 
 
-def open_session(path: Path, provider: Provider, threads: int | None = None) -> ort.InferenceSession:
+def open_session(path: Path, provider: ProviderName, threads: int | None = None) -> ort.InferenceSession:
     """Loads an ONNX file.
 
     Raises:
         ValueError: the provider is unknown or unavailable on this machine, or onnxruntime cannot load the file.
     """
-    check_provider(provider)
-    if provider != "cpu":
-        _load_cuda(provider)
     settings = ort.SessionOptions()
     settings.log_severity_level = 3
     settings.add_session_config_entry("session.load_model_format", "ONNX")  # regardless of file name and content
@@ -49,13 +38,7 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
     settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
     if threads is not None:
         settings.intra_op_num_threads = threads
-    try:
-        session = ort.InferenceSession(path, settings, providers=PROVIDERS[provider])
-    except Exception as error:
-        raise ValueError(f"onnxruntime cannot load {path}: {error}") from error
-    if session.get_providers()[0] != PROVIDERS[provider][0][0]:
-        raise ValueError(f"onnxruntime found no device for provider {provider!r}; use another one")
-    return session
+    return provider_named(provider).open(path, settings)
 
 
 def run_session(
@@ -107,27 +90,3 @@ class TimeLimit:
             wait([result], ENDING_SECONDS)
             raise TimeoutError(f"it did not end within {self.seconds:g} seconds")
         return result.result()
-
-
-def check_provider(provider: str) -> None:
-    """Raises ValueError if the provider is unknown, or not in this onnxruntime. (A device may still be missing.)"""
-    if provider not in PROVIDERS:
-        raise ValueError(f"provider must be one of {', '.join(PROVIDERS)}, got {provider!r}")
-    if PROVIDERS[provider][0][0] not in ort.get_available_providers():
-        raise ValueError(f"this onnxruntime has no provider {provider!r}; use another one")
-
-
-def _load_cuda(provider: Provider) -> None:
-    """Loads CUDA's libraries from NVIDIA's wheels, unless already loaded (e.g. by PyTorch): onnxruntime knows their
-    names but not their folders.
-
-    Raises:
-        ValueError: a library that onnxruntime needs is not on this machine.
-    """
-    said = io.StringIO()
-    with redirect_stdout(said):
-        ort.preload_dlls()
-    failures = [line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")]
-    if failures:
-        reason = failures[0].removeprefix("Failed to load ")
-        raise ValueError(f"provider {provider!r} cannot be loaded ({reason}); install it, or use another provider")

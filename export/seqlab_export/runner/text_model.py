@@ -11,10 +11,10 @@ from seqlab_data.tokenizers import Tokenizer, load_tokenizer
 from seqlab_export.runner.manifest import BundleError, Manifest, hash_files, load_manifest
 
 if TYPE_CHECKING:
-    from seqlab_export.runner.sessions import Provider
+    from seqlab_export.runner.provider import ProviderName
 
 
-def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextModel:
+def open_text_model(folder: Path | str, *, provider: ProviderName = "cpu") -> TextModel:
     """The text model of a bundle. If the bundle's ids do not represent text, its texts are ids in decimal form.
 
     Raises:

@@ -23,15 +23,16 @@ from seqlab_export.runner.manifest import (
     load_manifest,
 )
 from seqlab_export.runner.prove import Proof, Runtime
+from seqlab_export.runner.provider import ProviderName, provider_named
 from seqlab_export.runner.report import Check, Report
-from seqlab_export.runner.sessions import PROOF_SECONDS, PROVIDERS, Provider, TimeLimit, check_provider
+from seqlab_export.runner.sessions import PROOF_SECONDS, TimeLimit
 from seqlab_export.runner.sizes import WEIGHTS_NAME
 from seqlab_export.runner.texts import check_texts
 
 _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
 
 
-def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: float = PROOF_SECONDS) -> Report:
+def verify_bundle(folder: Path | str, *, provider: ProviderName = "cpu", seconds: float = PROOF_SECONDS) -> Report:
     """Verifies a bundle on this machine, read-only.
 
     Each kind of check requires the previous ones to pass: the files match their hashes, and there are no other files;
@@ -48,11 +49,11 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: fl
             provider is unavailable.
     """
     folder = Path(folder)
-    check_provider(provider)
+    options = provider_named(provider).options
     manifest = load_manifest(folder)
     report = Report(
         provider=provider,
-        options=PROVIDERS[provider][0][1],
+        options=options,
         onnxruntime=ort.__version__,
         precision=manifest.precision,
     )
@@ -73,7 +74,7 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: fl
     return report
 
 
-def _prove(folder: Path, provider: Provider, manifest: Manifest, golden: Arrays, report: Report) -> None:
+def _prove(folder: Path, provider: ProviderName, manifest: Manifest, golden: Arrays, report: Report) -> None:
     bundle = open_bundle(folder, provider=provider)
     for graph, session in zip(manifest.graphs, bundle.sessions.values(), strict=True):
         report.checks += _check_signature(graph, session, manifest.max_seq_len)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seqlab.decoding.text_model import TextModel
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner, open_bundle
 from seqlab_export.runner.manifest import load_manifest
-from seqlab_export.runner.sessions import Provider
+from seqlab_export.runner.provider import ProviderName
 from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 
@@ -81,13 +81,13 @@ def _refusals() -> Iterator[None]:
 
 def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> ServedTexts | ServedArrays:
     """The bundle in the folder `path`; the function's name is defined by MLflow."""
-    provider: Provider = (model_config or {}).get("provider", "cpu")
+    provider: ProviderName = (model_config or {}).get("provider", "cpu")
     if reads_text(load_manifest(Path(path))):
         return ServedTexts(open_text_model(path, provider=provider))
     return ServedArrays(open_bundle(path, provider=provider))
 
 
-def save_model(bundle: Path, folder: Path, *, report: dict[str, Any], provider: Provider = "cpu") -> None:
+def save_model(bundle: Path, folder: Path, *, report: dict[str, Any], provider: ProviderName = "cpu") -> None:
     """Writes the MLflow model of a bundle to a new folder.
 
     Args:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from seqlab.decoding.text_model import TextModel, not_of_texts
 from seqlab_export.runner import manifest
-from seqlab_export.runner.sessions import Provider
+from seqlab_export.runner.provider import ProviderName
 from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 
@@ -64,10 +64,10 @@ class Step(NamedTuple):
     code: tuple[str, str]
     inputs: dict[str, str]
     outputs: dict[str, str]
-    provider: Provider = "cpu"
+    provider: ProviderName = "cpu"
 
 
-def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider = "cpu") -> None:
+def write_repository(bundle: Path, out: Path, name: str, *, provider: ProviderName = "cpu") -> None:
     """Writes a repository to the new folder `out`, all or nothing.
 
     Args:
@@ -94,7 +94,7 @@ def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider =
         repository.replace(out)
 
 
-def _steps(model: TextModel, provider: Provider) -> dict[str, Step]:
+def _steps(model: TextModel, provider: ProviderName) -> dict[str, Step]:
     """The steps in order. N texts are N padded rows of ids, with their lengths; an option is one value."""
     given, found = (
         {f"{kind}_ids": "TYPE_INT64 dims: [ -1, -1 ]", f"{kind}_lengths": "TYPE_INT64 dims: [ -1 ]"}

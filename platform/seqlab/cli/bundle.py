@@ -204,16 +204,17 @@ def verify(options: argparse.Namespace) -> int:
 
 def _proven(bundle: Path, provider: Any, **limits: float) -> Report:
     from seqlab_export.runner.memory_wall import memory_wall
+    from seqlab_export.runner.provider import PROVIDERS
     from seqlab_export.runner.verify import verify_bundle
 
-    with memory_wall(bundle) if provider == "cpu" else contextlib.nullcontext():
+    with memory_wall(bundle) if PROVIDERS[provider].on_cpu else contextlib.nullcontext():
         return verify_bundle(bundle, provider=provider, **limits)
 
 
 def _verify_everywhere(bundle: Path, *, as_json: bool, **limits: float) -> int:
     from seqlab.trained.load import load_run
-    from seqlab_export.matrices.parity import parity_of_bundle, to_json
-    from seqlab_export.matrices.parity_page import show
+    from seqlab_export.reports.parity import parity_of_bundle, to_json
+    from seqlab_export.reports.parity_page import show
     from seqlab_export.runner.manifest import load_manifest
 
     run_id, model = load_manifest(bundle).provenance.run_id, None

@@ -16,7 +16,7 @@ from seqlab.files.finite_json import dumps
 from seqlab.files.place_to_write import files_to_write
 
 if TYPE_CHECKING:
-    from seqlab_export.matrices.parity import Cell
+    from seqlab_export.reports.parity import Cell
 
 
 @verb(
@@ -39,9 +39,9 @@ def parity(options: argparse.Namespace) -> int:
     from seqlab.config.quiet import quiet
     from seqlab.trained.load import load_run
     from seqlab_export.capture.precision import check_precision
-    from seqlab_export.matrices.bundle_model import score
-    from seqlab_export.matrices.parity import parity_of_model, to_json
-    from seqlab_export.matrices.parity_page import show, to_markdown
+    from seqlab_export.reports.bundle_model import score
+    from seqlab_export.reports.parity import parity_of_model, to_json
+    from seqlab_export.reports.parity_page import show, to_markdown
 
     quiet()
     for precision in options.precisions:
@@ -73,8 +73,8 @@ def conformance(options: argparse.Namespace) -> int:
     from seqlab.config.quiet import quiet
     from seqlab.mixer import Mixer
     from seqlab.positions import PositionalEncoding
-    from seqlab_export.matrices.conformance import all_mixers, all_positions, conformance
-    from seqlab_export.matrices.conformance_page import reasons, to_json, to_markdown, to_table
+    from seqlab_export.reports.conformance import all_mixers, all_positions, conformance
+    from seqlab_export.reports.conformance_page import reasons, to_json, to_markdown, to_table
 
     quiet()
     mixers = _chosen(options.mixers, all_mixers(), Mixer)

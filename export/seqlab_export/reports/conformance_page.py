@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Column, Table
 
 from seqlab.laws import LIMIT
-from seqlab_export.matrices.conformance import CHECKS, D_MODEL, LENGTH, Row
+from seqlab_export.reports.conformance import CHECKS, D_MODEL, LENGTH, Row
 
 
 def to_json(rows: list[Row]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from seqlab_export.matrices.parity import SAME, Cell
+from seqlab_export.reports.parity import SAME, Cell
 
 COLUMNS = tuple(
     ["model", "precision", "runtime", "error", "of limit", "largest", "KL", "KL p99", "top-1", "greedy text", "test"]

@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import onnxruntime
+import torch
 
 from seqlab_export.bundle import ParityError
 from seqlab_export.capture.precision import Precision
-from seqlab_export.matrices.bundle_model import BundleModel
-from seqlab_export.matrices.torch_runtime import Compiled, TorchRuntime
+from seqlab_export.reports.bundle_model import BundleModel
+from seqlab_export.reports.torch_runtime import Compiled, TorchRuntime
 from seqlab_export.runner.graph_runner import open_bundle
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof, Runtime
+from seqlab_export.runner.provider import PROVIDERS, ProviderName
 from seqlab_export.runner.report import Check, share
-from seqlab_export.runner.sessions import PROOF_SECONDS, Provider, TimeLimit
+from seqlab_export.runner.sessions import PROOF_SECONDS, TimeLimit
 from seqlab_export.runner.verify import load_golden
 
 RUNNER = "seqlab-run"
@@ -146,9 +148,8 @@ def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: C
     return _measured(folder, TorchRuntime(model, precision, capacity=capacity, compiled=compiled), **options)
 
 
-def _onnxruntime(folder: Path, seconds: float, provider: Provider) -> dict[str, Any]:
-    if provider != "cpu":
-        _check_device()
+def _onnxruntime(folder: Path, seconds: float, provider: ProviderName) -> dict[str, Any]:
+    _check_device(provider)
     return TimeLimit(seconds).run(lambda: _measured(folder, cast(Runtime, open_bundle(folder, provider=provider))))
 
 
@@ -160,9 +161,8 @@ def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
     return _of_checks(checks) | (proof.distribution() or {})
 
 
-def _cpp(folder: Path, seconds: float, provider: str) -> dict[str, Any]:
-    if provider != "cpu":
-        _check_device()
+def _cpp(folder: Path, seconds: float, provider: ProviderName) -> dict[str, Any]:
+    _check_device(provider)
     program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
     if program is None:
         raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` makes build/cpp/{RUNNER}")
@@ -212,10 +212,8 @@ def _of_checks(checks: list[Check]) -> dict[str, Any]:
     }
 
 
-def _check_device() -> None:
-    import torch
-
-    if not torch.cuda.is_available():
+def _check_device(provider: ProviderName) -> None:
+    if not PROVIDERS[provider].on_cpu and not torch.cuda.is_available():
         raise NotRunError("no CUDA device")
 
 

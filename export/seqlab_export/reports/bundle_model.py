@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State
-from seqlab_export.matrices.torch_runtime import to_arrays, to_tensors
+from seqlab_export.reports.torch_runtime import to_arrays, to_tensors
 from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
 
 

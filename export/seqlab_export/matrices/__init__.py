@@ -1,1 +1,0 @@
-"""Conformance and parity matrices over blocks, precisions and runtimes, and their pages."""

@@ -1,0 +1,1 @@
+"""Conformance and parity reports over blocks, precisions and runtimes, and their pages."""
