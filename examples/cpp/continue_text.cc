@@ -1,4 +1,4 @@
-// continue_text BUNDLE TEXT: writes on from a text in three ways, each on a thread of its own.
+// continue_text BUNDLE TEXT: continues a text in three ways, each on its own thread.
 //
 // A bundle is opened once, and its copies share it; each thread has a session, which holds the state of its text.
 
@@ -11,7 +11,7 @@
 
 namespace {
 
-// What the model writes, or why it does not.
+// The text that the model generates, or the error.
 std::string Continue(const seqlab::Model& model, const std::string& text, uint64_t seed) {
   seqlab::GenerateOptions options;
   options.max_new_tokens = 60;
@@ -23,7 +23,7 @@ std::string Continue(const seqlab::Model& model, const std::string& text, uint64
   return written.ok() ? *written : written.status().message();
 }
 
-// The token that the model finds likeliest after a text, by hand: ids in, logits out.
+// The likeliest next token after a text, by hand: ids in, logits out.
 seqlab::Result<std::string> Likeliest(const seqlab::Model& model, const std::string& text) {
   const seqlab::Result<seqlab::Ids> ids = model.Encode(text);
   if (!ids.ok()) return ids.status();

@@ -1,8 +1,8 @@
 // worker BUNDLE THREADS: a server's worker, which answers many requests at once with one model.
 //
-// A request is a line of standard input: a text to continue, or to translate where the bundle reads a source. Its answer is
-// a line of standard output, as soon as it is there: the number of the request, from 1, a tab and the text. What is wrong
-// with a request is told on standard error, and the others go on.
+// A request is a line of standard input: a text to continue, or to translate if the bundle reads a source. Its answer is
+// a line of standard output, written at once: the number of the request, from 1, a tab and the text. The error of a
+// request goes to standard error, and the others continue.
 
 #include <chrono>
 #include <condition_variable>
@@ -31,10 +31,10 @@ struct Request {
   std::string text;
 };
 
-// Requests that wait for a thread.
+// Queue of requests for the threads.
 class Queue {
  public:
-  // Waits while there are too many.
+  // Waits while the queue is full.
   void Put(Request request) {
     std::unique_lock<std::mutex> lock(mutex_);
     has_room_.wait(lock, [this] { return waiting_.size() < kMostWaiting; });
@@ -42,14 +42,14 @@ class Queue {
     has_more_.notify_one();
   }
 
-  // No more will come.
+  // Marks the end of the requests.
   void Close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
     has_more_.notify_all();
   }
 
-  // Waits for one; none = no more will come.
+  // Waits for a request; none = the end of the requests.
   std::optional<Request> Take() {
     std::unique_lock<std::mutex> lock(mutex_);
     has_more_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
@@ -76,12 +76,12 @@ seqlab::Result<std::string> Answer(seqlab::Session& session, bool translates, co
   seqlab::GenerateOptions options;
   options.max_new_tokens = 60;
   options.sampling.temperature = 0.8;
-  options.sampling.seed = request.number;  // the same answer, whichever thread gives it
+  options.sampling.seed = request.number;  // the same answer on any thread
   const Clock::time_point end = Clock::now() + kLongestAnswer;
   return session.Write(request.text, options, [end](std::string_view) { return Clock::now() < end; });
 }
 
-// One thread: a session of its own, which it keeps from request to request.
+// One thread, which keeps its own session from request to request.
 void Serve(const seqlab::Model& model, Queue& requests, std::mutex& output) {
   seqlab::Session session(model);
   while (const std::optional<Request> request = requests.Take()) {
@@ -104,14 +104,14 @@ int main(int argc, char** argv) {
     return 2;
   }
   seqlab::OpenOptions options;
-  options.threads = 1;  // of each run: the requests are what is computed in parallel
+  options.threads = 1;  // of each run: the requests are computed in parallel
   const seqlab::Result<seqlab::Model> model = seqlab::Model::Open(argv[1], options);
   if (!model.ok()) {
     std::cerr << model.status().message() << "\n";
     return 2;
   }
   {
-    seqlab::Session first(*model);  // the first run of a graph takes longer: no request should wait for it
+    seqlab::Session first(*model);  // the first run of a graph is slow: no request should wait for it
     (void)Answer(first, model->info().reads_source, {0, "a"});
   }
   Queue requests;
