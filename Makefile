@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-# What docs/reliability.md tells of.
+# The tests that docs/reliability.md describes.
 FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full_disk hostile_configs \
 	pipes places_to_write reading_verbs serving stopped_fit tampered_checkpoints terminal traps)) \
 	$(addprefix tests/export/test_,$(addsuffix .py,correct_models defects graph_files page_json reach statements)) \

@@ -46,7 +46,7 @@ def trained() -> tuple[dict[str, Any], float]:
 
 
 def measured(checkpoint: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Processor seconds of a save, and the seconds that a fit waits for it. The ways of saving take turns."""
+    """Processor seconds of a save, and the seconds that a fit waits for it. The methods take turns."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "last.ckpt"
         at_once, background = AtomicCheckpointIO(), AtomicCheckpointIO(in_background=True)

@@ -3,7 +3,7 @@
 python benchmarks/compile_time.py
 torchrun --nproc_per_node 2 benchmarks/compile_time.py
 
-Seconds of processor time of the first process and its C++ compiler: a fit of one step, less that of an uncompiled one.
+Seconds of processor time of the first process and its C++ compiler: a fit of one step, minus that of an uncompiled one.
 The compiler's cache is empty, and each process compiles in one thread.
 """
 

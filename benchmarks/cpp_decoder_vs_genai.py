@@ -2,9 +2,10 @@
 
 python benchmarks/cpp_decoder_vs_genai.py
 
-onnxruntime-genai's model builder does not know GPT-2, so both run a Llama: 6 layers, d 512, 23M parameters, as graphs
-of onnxruntime's own nodes (`--target ort`). It brings onnxruntime along, in an environment of its own. Batch 1, greedy,
-tokens/s of 16 prompt tokens and 128 new ones, at 1 and at 2 threads, in turns; the tokens are compared too.
+onnxruntime-genai's model builder does not support GPT-2, so both run a Llama: 6 layers, d 512, 23M parameters, as
+graphs of onnxruntime's own nodes (`--target ort`). It is installed with its own onnxruntime, in a separate environment.
+Batch 1, greedy, tokens/s of 16 prompt tokens and 128 new ones, at 1 and at 2 threads, in turns; the tokens are compared
+too.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ def checkpoint() -> Path:
     model = LlamaForCausalLM(config)
     with torch.no_grad():
         for weights in model.parameters():
-            # Norms that are not all the same: no two tensors are one.
+            # The norms differ, so that no two tensors are equal.
             if weights.dim() == 1:
                 weights.add_(0.05 * torch.randn_like(weights))
     model.save_pretrained(folder)
-    # The builder wants a tokenizer; both are asked by ids.
+    # The builder needs a tokenizer; both models are run on ids.
     words = Tokenizer(models.WordLevel({str(token): token for token in range(VOCAB)}, unk_token="3"))
     PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token="0", bos_token="1", eos_token="2", unk_token="3"
@@ -83,7 +84,7 @@ def ours(folder: Path) -> DecoderLM:
 
 
 def build_theirs(python: Path, pretrained: Path, precision: str) -> Path:
-    """Theirs, by its own builder, which needs torch and transformers and runs in this environment."""
+    """Builds their model with their own builder, which needs torch and transformers and runs in this environment."""
     out = BUILD / "benchmarks" / f"llama-genai-{precision}"
     if not (out / "genai_config.json").is_file():
         builder = next(python.parents[1].glob("lib/python3*/site-packages/onnxruntime_genai/models/builder.py"))

@@ -4,7 +4,7 @@ python benchmarks/cpp_decoder_vs_llamacpp.py
 
 fp32, int8 against its q8_0, int4 against its q4_0: 128 new tokens after 16, greedy, of 1, 8 and 32 rows at once, and
 2 after a prompt of 384, at 1 and at 2 threads, in turns; the tokens of fp32 are compared too. llama.cpp is built from
-its Python package's source, in an environment of its own, which takes a quarter of an hour on the first run.
+its Python package's source, in a separate environment, which takes a quarter of an hour on the first run.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 python benchmarks/cpp_decoder_vs_peers.py
 
 Batch 1, greedy, tokens/s of 16 prompt tokens and 128 new ones, at 1 and at 2 threads. Each program loads once and they
-take turns (`seqlab-run bench` loads anew, and warms up, each time). The tokens are compared too.
+take turns (`seqlab-run bench` loads and warms up each time). The tokens are compared too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from seqlab_export.capture.precision import Precision
 LAYERS, WIDTH, HEADS, VOCAB, LENGTH = 6, 512, 8, 8000, 512
 PROMPT, NEW, ROUNDS = 16, 128, 7
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
-# What is wanted of ours over theirs, and by how much.
+# The wanted ratios of ours to theirs.
 WANTED = [
     ("seqlab fp32", "transformers", 1.8),
     ("seqlab fp32", "CTranslate2 fp32", 1.0),
@@ -55,8 +55,7 @@ WANTED = [
 
 
 def checkpoint() -> Path:
-    """GPT-2's initial weights, wider, with biases and norms that are not all the same: texts vary, and no two tensors
-    are one."""
+    """GPT-2's initial weights, wider, with varied biases and norms: texts vary, and no two tensors are equal."""
     folder = BUILD / "benchmarks" / "gpt2"
     if (folder / "model.safetensors").is_file():
         return folder

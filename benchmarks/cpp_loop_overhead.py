@@ -2,9 +2,9 @@
 
 python benchmarks/cpp_loop_overhead.py
 
-`Session::Generate`, greedy, batch 1, against the same onnxruntime session run on the same tokens by its bare C++ call,
-of which only the time inside of onnxruntime counts. They take turns token by token (tests/loop_overhead.cc), so that
-what slows the machine slows both.
+`Session::Generate`, greedy, batch 1, is compared with the same onnxruntime session, run on the same tokens by its bare
+C++ call, for which only the time inside onnxruntime counts. They take turns token by token (tests/loop_overhead.cc), so
+that a slower machine slows both.
 """
 
 from __future__ import annotations

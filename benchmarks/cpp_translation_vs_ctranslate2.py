@@ -54,10 +54,10 @@ def make_model() -> EncoderDecoder:
     ).eval()
     with torch.no_grad():
         for weights in model.parameters():
-            # Biases and norms that are not all the same: no two tensors are one.
+            # The biases and norms differ, so that no two tensors are equal.
             if weights.dim() == 1:
                 weights.add_(0.05 * torch.randn_like(weights))
-        # Its logit is 0, so that no beam ends: all have the same length in both programs.
+        # The stop token's logit is 0, so no beam ends: all have the same length in both programs.
         model.embedding.weight[2] = 0.0
     return model
 

@@ -64,7 +64,7 @@ def seconds(model: nn.Module, optimizer: torch.optim.Optimizer, tokens: Tensor) 
 
 
 def compare(length: int, batch: int, *, compiled: bool) -> None:
-    """Prints the median ratio and the middle half of the rounds. Both take turns, each first in every other round."""
+    """Prints the median ratio and its interquartile range over rounds. Both take turns, in alternating order."""
     mixer, block = partial(Attention, num_heads=HEADS), partial(Block, ffn=partial(GELU, exact=True))
     ours = DecoderLM(
         VOCAB, length, d_model=WIDTH, num_layers=LAYERS, mixer=mixer, block=block, positions=Learned

@@ -1,8 +1,8 @@
-"""A CUDA device beside the CPU: training steps, and bundles written from by `seqlab-run`.
+"""A CUDA device beside the CPU: training steps, and generation from bundles by `seqlab-run`.
 
 python benchmarks/gpu_throughput.py
 
-Tokens/s, and the ratio to the CPU in fp32, which is the first line of each model. `seqlab-run` is the one that
+Prints tokens/s, and the ratio to the CPU in fp32, which is the first line of each model. `seqlab-run` is the one that
 $SEQLAB_RUN names, else that of `make cpp`.
 """
 
@@ -47,7 +47,7 @@ def decoder(name: str) -> DecoderLM:
 
 
 def training(name: str, device: str, precision: str) -> float:
-    """Tokens/s of the median step, after as many to warm up."""
+    """Tokens/s of the median step, after an equal number of warm-up steps."""
     model = decoder(name).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(VOCAB, (BATCH[device], LENGTH + 1), device=device)
@@ -73,7 +73,7 @@ def writing(name: str, device: str, precision: Precision, **load: int) -> float:
 
 
 def rows(name: str, measures: dict[str, Callable[[], float]]) -> Iterator[list[str]]:
-    """A line a measure; the first is what the others are compared with."""
+    """One line for each measurement; the first is the baseline of the others."""
     first: float | None = None
     for label, measure in measures.items():
         rate = measure()

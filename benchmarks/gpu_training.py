@@ -78,7 +78,7 @@ TINY = Size(64, 16, 192, 1, 2, 1)
 
 
 class Measured(NamedTuple):
-    """tokens_per_s of the median step; mfu, None = unknown; gigabytes, the most that tensors took, None = unknown."""
+    """tokens_per_s of the median step; mfu, None = unknown; gigabytes, the peak of tensors, None = unknown."""
 
     tokens_per_s: float
     mfu: float | None
@@ -94,7 +94,7 @@ def model_of(mixer: MixerFactory, size: Size) -> DecoderLM:
 def measure(
     mixer: MixerFactory, size: Size, device: str, *, checkpoint: bool = False, compiled: bool = False
 ) -> Measured:
-    """Times a fit's steps without the fit, after as many to warm up."""
+    """Times a fit's steps without the fit, after an equal number of warm-up steps."""
     model = model_of(mixer, size).to(device)
     if checkpoint:
         forget_activations(model)
@@ -128,7 +128,7 @@ def measure(
 
 
 def rows(size: Size, device: str) -> Iterator[list[str]]:
-    """A line for each mixer and kind, which says so where the device lacks the memory or a kernel."""
+    """One line for each mixer and kind, or its error if the device lacks the memory or a kernel."""
     kinds = {"eager": {}, "checkpointed": {"checkpoint": True}, "compiled": {"compiled": True}}
     for name, mixer in MIXERS.items():
         for kind, options in kinds.items():

@@ -1,9 +1,9 @@
-"""Cost of preparing a large text: memory and processor time, also of learning its tokenizer and of a later start.
+"""Cost of preparing a large text: memory and processor time, including learning its tokenizer, and of a later start.
 
 python benchmarks/large_text.py [MEGABYTES ...]     (default 100; needs three times as much free disk space)
 
-The text is CPython's documentation, shuffled by lines, with lines of random words between (of 250,000). Each case is a
-process of its own, whose interpreter and libraries count too (500 MB with PyTorch).
+The text is CPython's documentation, shuffled by lines, interleaved with lines of random words (out of 250,000). Each
+case is a separate process, whose interpreter and libraries count too (500 MB with PyTorch).
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def compare(
     wanted: str,
     width: int = WIDTH,
 ) -> None:
-    """Prints the median ratio and the middle half of the rounds. Both take turns, each first in every other round, so
-    that what slows the machine slows both."""
+    """Prints the median ratio and its interquartile range over rounds. Both take turns, each first in alternate rounds,
+    so that a slower machine slows both."""
     ratios = []
     for turn in range(-2, ROUNDS):
         first, second = (ours, theirs) if turn % 2 else (theirs, ours)

@@ -1,5 +1,5 @@
-"""Linear recurrences, forward and backward on one thread: the parallel form against its own step loop, and how time
-grows with the length, beside softmax attention. Prints a table.
+"""Linear recurrences, forward and backward on one thread: the parallel implementation against its own step loop, and
+the growth of time with the length, beside softmax attention. Prints a table.
 
 python benchmarks/linear_recurrence.py
 """

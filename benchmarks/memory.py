@@ -1,10 +1,10 @@
-"""The memory of a training step: activations that are computed again, and logits of a large vocabulary by rows.
+"""Memory of a training step: recomputed activations, and logits of a large vocabulary by rows.
 
 python benchmarks/memory.py
 torchrun --nproc_per_node 2 benchmarks/memory.py
 
 Peaks of tensors as PyTorch's profiler counts them, in MB and as ratios to the plain step in the same run. The second
-command cuts the models over two ranks (tensor parallel), and shows the first one's.
+command splits the models over two ranks (tensor parallel), and shows the first rank's peak.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LENGTH, WIDTH, HEADS = 1024, 256, 4
 
 
 def peak(run: Callable[[], object]) -> float:
-    """Megabytes that the tensors of a call take at once, beside those that there were."""
+    """Peak megabytes of the tensors of a call, beyond those that existed before."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as found:
         run()
     events = [event for event in found.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -44,7 +44,7 @@ def peak(run: Callable[[], object]) -> float:
 
 
 def step(*, layers: int, vocab_size: int, batch: int, forget: bool = False, at_once: int | None = None) -> float:
-    """The peak of a step's forward and backward."""
+    """The peak of a step's forward and backward pass."""
     torch.manual_seed(0)
     mixer = partial(Attention, num_heads=HEADS)
     model = DecoderLM(vocab_size, LENGTH, d_model=WIDTH, num_layers=layers, mixer=mixer)

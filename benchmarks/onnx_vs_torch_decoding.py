@@ -39,7 +39,7 @@ def compare(mixer: Any, positions: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="benchmark", commit="benchmark", seq_len=512)
         decoders: list[Decoder] = [BundleRunner(Path(folder) / "bundle", threads=1), TorchDecoder(model)]
-    # In turns, so that another program's load falls on both.
+    # In turns, so that another program's load slows both.
     rates = [[tokens_per_second(decoder) for decoder in decoders] for _ in range(ROUNDS)]
     runtime, pytorch = (statistics.median(column) for column in zip(*rates, strict=True))
     ratio = statistics.median(ours / theirs for ours, theirs in rates)

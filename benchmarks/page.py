@@ -1,4 +1,4 @@
-"""Time until a page's model writes: from the start of loading to the first token, with a million parameters.
+"""Time to the first token of a page's model of a million parameters, from the start of loading.
 
 python benchmarks/page.py
 """

@@ -1,6 +1,6 @@
 """Processor time of `seqlab fit --config lm/gru` by part, up to its first step, and that of its help.
 
-Each share is the least of three processes, in seconds of user and system time together.
+Each share is the minimum over three processes, in seconds of user and system time together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Cost of a trial of `seqlab sweep` besides its training, and of the same fit as a command of its own.
+"""Cost of a trial of `seqlab sweep` besides its training, and of the same fit as a separate command.
 
-The difference per trial between sweeps of 2 and of 8 trials of one step each, without what happens once per sweep.
+It is the difference per trial between sweeps of 2 and of 8 trials of one step each, without the costs of a whole sweep.
 Processor time is user and system time, of all processes.
 """
 
@@ -29,7 +29,7 @@ class Cost(NamedTuple):
 
 
 def measured(*args: str) -> Cost:
-    """Cost of a command in a folder of its own, until the last process that it has started is gone."""
+    """Cost of a command in a folder of its own, until the last process that it started has ended."""
     cpu, wall = _children(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "seqlab", *args], cwd=folder, capture_output=True, check=True)

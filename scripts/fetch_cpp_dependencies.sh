@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Unpacks what the C++ runtime is built with from Debian's packages into a folder. Needs no root and installs nothing.
+# Unpacks the dependencies of the C++ runtime from Debian's packages into a folder. Needs no root and installs nothing.
 #
 # usage: scripts/fetch_cpp_dependencies.sh FOLDER
 set -euo pipefail
 folder=${1:?usage: fetch_cpp_dependencies.sh FOLDER}
-# The first Debian that packages onnxruntime. Of that package only headers are used: its library needs a newer glibc.
+# The first Debian that packages onnxruntime. Only its headers are used: its library needs a newer glibc.
 headers_suite=trixie
 packages=(libcli11-dev libgtest-dev libminizip-dev libsentencepiece-dev libsentencepiece0 libssl-dev nlohmann-json3-dev
     zlib1g-dev)

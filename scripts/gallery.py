@@ -1,6 +1,6 @@
-"""Fits small models and writes each as a page, and those that write texts as one page: build/gallery/index.html.
+"""Fits small models, writes each as a page, and compares the generative ones on one page: build/gallery/index.html.
 
-python scripts/gallery.py [--OPTION=VALUE ...]: the options go to every fit.
+python scripts/gallery.py [--OPTION=VALUE ...]: the options are passed to every fit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ OUT = Path("build/gallery")
 class Shown(NamedTuple):
     """
     Attributes:
-        config: what `seqlab fit` is given.
-        taps: what its bundle gives beside its answers.
+        config: the config given to `seqlab fit`.
+        taps: the intermediate outputs of its bundle.
     """
 
     config: str
@@ -57,13 +57,13 @@ def main(options: list[str]) -> int:
 
 
 def run_of(experiment: str) -> str:
-    """The id of its one run: other experiments may have one of the same name."""
+    """The id of its only run; other experiments may have a run of the same name."""
     command = [sys.executable, "-m", "seqlab.cli", "compare", "--experiment", experiment, "--quiet"]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[0]
 
 
 def page(name: str, models: tuple[str, ...] | list[str], says: str) -> str:
-    """Writes it; its line in the index."""
+    """Writes the page and returns its line in the index."""
     file = OUT / f"{name}.html"
     seqlab("page", *(OUT / "bundles" / model for model in models), "--out", file)
     return f'<li><a href="{file.name}">{name}</a>: {says} ({file.stat().st_size / 1e6:.1f} MB)</li>'

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# What a machine without a CUDA device cannot check: the tests marked `cuda`, the CUDA columns of the parity matrix,
-# throughput beside the CPU's, training of GPT-2 124M, and linear layers in float8 (torchao). A part that cannot be run says `not run` and why; the last line is `ok`, or what failed.
+# Runs the checks that need a CUDA device: the tests marked `cuda`, the CUDA columns of the parity matrix, throughput
+# beside the CPU's, training of GPT-2 124M, and linear layers in float8 (torchao). A part that cannot run prints
+# `not run` and the reason; the last line is `ok`, or the failed parts.
 #
 # scripts/gpu_check.sh [WHEELS]
 #
-# WHEELS is a folder of wheels of what this machine's python3 lacks; they go into build/gpu-check and nowhere else.
-# $SEQLAB_PROGRAMS is a folder of programs of export/runtime that are built already, and of the libraries that they need;
-# without it they are those of `make cpp`.
+# WHEELS is a folder of wheels that this machine's python3 lacks; they are installed into build/gpu-check only.
+# $SEQLAB_PROGRAMS is a folder with built programs of export/runtime and the libraries that they need; the default is
+# the output of `make cpp`.
 set -uo pipefail
 wheels=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
@@ -71,7 +72,7 @@ no_device=$(python3 -c '
 import torch
 print("" if torch.cuda.is_available() else "no CUDA device")' 2>/dev/null) || no_device="Python has no torch"
 
-# CUDA of NVIDIA's wheels, wherever Python finds them: onnxruntime may be installed elsewhere.
+# CUDA libraries from NVIDIA's wheels, wherever Python finds them: onnxruntime may be installed elsewhere.
 libraries=$(python3 -c '
 import glob, sys
 print("".join(folder + ":" for path in sys.path for folder in glob.glob(path + "/nvidia/*/lib")))')

@@ -1,7 +1,7 @@
 """Fits the comparison of docs/leaderboard.md, and writes its tables and figures: `make leaderboard`.
 
 Every mixer has the same number of parameters, the best of four learning rates in validation, and three seeds with that
-rate. After a stop, the same command goes on.
+rate. After a stop, the same command continues.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Track:
     Attributes:
         fit: the arguments of each fit.
         rates: the learning rates.
-        positions: the encodings that attention has.
+        positions: the encodings of attention.
         mixer: the template that puts a mixer into the model.
-        seeds: the options that a seed sets; the seed of synthetic data draws the examples, which stay.
-        metric: of the test split.
+        seeds: the options that a seed sets, without the seed of synthetic data, which draws the examples.
+        metric: the metric of the test split.
     """
 
     name: str
@@ -110,7 +110,7 @@ def sweep(track: Track, jobs: int, name: str, vary: str, *fit: str) -> None:
 
 
 def fit_seeds(track: Track, jobs: int, folder: Path) -> None:
-    """Fits each model at its best learning rate with the seeds that it has not had yet."""
+    """Fits each model at its best learning rate with its missing seeds."""
     commands = []
     for run in best(track):
         config = folder / f"{track.experiment}-{label(run)}.yaml"
@@ -123,7 +123,7 @@ def fit_seeds(track: Track, jobs: int, folder: Path) -> None:
 
 
 def test(track: Track) -> list[str]:
-    """Evaluates the runs of all seeds on the test split, and gives their ids."""
+    """Evaluates the runs of all seeds on the test split, and returns their ids."""
     chosen = {config_of(run) for run in best(track)}
     rows = [runs for runs in by_seed(track.runs) if config_of(runs[0]) in chosen and len(runs) == len(SEEDS)]
     ids = [run.id for runs in rows for run in runs]
@@ -166,13 +166,13 @@ def table(track: Track, comparison: Comparison) -> str:
 
 
 def rate(track: Track, row: Row) -> str:
-    """The learning rate; with a star at an end of the grid, beyond which a better one may be."""
+    """The learning rate, with a star at an end of the grid, since a better rate may lie beyond."""
     rate = float(row.run.params[LR])
     return f"{rate:g}" + ("\\*" if rate in (track.grid[0], track.grid[-1]) else "")
 
 
 def write(track: Track, runs: list[str]) -> None:
-    """Puts the table between the page's marks, and the figure beside the page and below the table."""
+    """Puts the table between the marks in the page, writes the figure beside the page and shows it below the table."""
     comparison = compare(runs, metric=track.metric)
     marks = f"<!-- {track.name} -->", f"<!-- end of {track.name} -->"
     figure = f"![{track.metric} and the state of each model]({PAGE.stem}/{track.name}.svg)"
@@ -215,7 +215,7 @@ def make() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="fits at a time")
     parser.add_argument("--only", help="the name of one part")
     options = parser.parse_args()
-    # Fits that have more threads than cores between them wait for each other at each step of a loop over time.
+    # Concurrent fits with more threads than cores wait for each other at each step of a loop over time.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))
     folder = Store().root / "leaderboard"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Mutation testing: one-line changes drawn by a seed over the product, each against the tests that touch the line.
+"""Mutation testing: random one-line changes of the product, each against the tests that reach the line.
 
-Coverage of the fast tests tells which of them reach a line of Python; C++ and TypeScript have their folder's tests.
-A mutant is killed where a test fails or never ends, or the build fails. Each mutant is printed, then the survivors.
+Coverage of the fast tests shows which of them reach a line of Python; C++ and TypeScript have their folder's tests.
+A mutant is killed if a test fails or never ends, or if the build fails. Each mutant is printed, then the survivors.
 The tree itself is never changed: mutants live in copies below build/mutants.
 """
 
@@ -64,7 +64,7 @@ class Mutant(NamedTuple):
 def mutants(path: str) -> list[Mutant]:
     """All one-line changes of a file."""
     source, suffix = (ROOT / path).read_text(), Path(path).suffix
-    # What is not code becomes blanks, so that places stay where they are.
+    # Everything but code becomes blanks, so that positions stay the same.
     skipped = re.compile(f"{SKIPPED[suffix]}|{STRINGS}", re.MULTILINE)
     code = skipped.sub(lambda found: re.sub(r"\S", " ", found[0]), source)
     false = "False and " if suffix == ".py" else "false && "
@@ -94,7 +94,7 @@ def coverage() -> CoverageData:
 
 
 def tests_of(mutant: Mutant) -> list[str]:
-    """At most TESTS_EACH tests that touch a line, from as many test functions as possible.
+    """At most TESTS_EACH tests that reach a line, from as many test functions as possible.
 
     A line that runs at import has the tests of its whole file.
     """
@@ -108,7 +108,7 @@ def tests_of(mutant: Mutant) -> list[str]:
     functions: dict[str, list[str]] = {}
     for test in sorted(reached):
         functions.setdefault(test.split("[")[0], []).append(test)
-    # A constant is reached by all that import its file, and decided in the tests of limits.
+    # All importers of a constant's file reach it, but the tests of limits check it.
     turns = sorted(
         (not test.startswith("tests/limits/"), turn, test)
         for tests in functions.values()
@@ -118,7 +118,7 @@ def tests_of(mutant: Mutant) -> list[str]:
 
 
 def is_killed(mutant: Mutant, copy: Path) -> bool:
-    """True where, in a copy with the change, a build or a test fails that does well without it."""
+    """True if a build or a test fails in a copy with the change and succeeds without it."""
     tests, file = tests_of(mutant), copy / mutant.path
     source = file.read_text()
     changed_source = source[: mutant.start] + mutant.text + source[mutant.end :]
@@ -142,7 +142,7 @@ def is_killed(mutant: Mutant, copy: Path) -> bool:
 
 
 def first_failure(tests: list[str], copy: Path, without: Sequence[str] = ()) -> str | None:
-    """The first test that fails in a copy, or the first of all where pytest cannot begin; None where none fails."""
+    """The first test that fails in a copy, or the first test if pytest cannot begin; None if none fails."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-m", "not slow", "-p", "no:cacheprovider", *tests]
     done = ran([*command, *(f"--deselect={test}" for test in without)], copy)
     if done.returncode in (0, 5):  # 5: no test is left
@@ -156,7 +156,7 @@ def passes(command: list[str], copy: Path) -> bool:
 
 
 def ran(command: list[str], copy: Path) -> subprocess.CompletedProcess[str]:
-    """A command in a copy, whose packages come before the tree's."""
+    """Runs a command in a copy, whose packages take precedence over the tree's."""
     paths = os.pathsep.join(str(copy / folder) for folder in SOURCES)
     environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS_EACH)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The tests in which rounding decides, computed as other x86 processors would: with the vectors of each, MKL's code for
-# AMD and for Intel, 1 and 2 threads, and three seeds of the draws. What this processor lacks is left out, and said.
+# Runs the tests in which rounding decides as other x86 processors would compute them: with the vector instructions of
+# each, MKL's code for AMD and for Intel, 1 and 2 threads, and three seeds. Instructions that this processor lacks are
+# skipped with a note.
 #
 # scripts/processors.sh          every combination over all of these tests: hours
-# scripts/processors.sh today    one combination, another every day, over a few of them: a minute
+# scripts/processors.sh today    one combination, another every day, over a few of these tests: a minute
 set -uo pipefail
 cd "$(dirname "$0")/.."
 today=${1:-}
@@ -15,7 +16,7 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
     exit
 fi
 
-# MKL asks this function which code to take.
+# MKL selects its code by this function.
 printf 'int mkl_serv_intel_cpu_true(void) { return 1; }\nint mkl_serv_intel_cpu(void) { return 1; }\n' |
     cc -shared -fPIC -x c -o "$out/intel.so" - || exit
 
@@ -42,7 +43,7 @@ if [ "$today" = today ]; then
     tests=(tests/contracts/test_decoder_laws.py tests/golden tests/export/test_correct_models.py)
 fi
 
-# A thread that has no work sleeps: spinning, it keeps the other process of two cores from its own.
+# Idle threads sleep: a spinning thread would take a core from the other process.
 export OMP_WAIT_POLICY=PASSIVE
 
 failed=()

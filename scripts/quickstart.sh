@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job on CPython's own documentation: fit three models, compare them, export the best, prove it, run it.
+# Runs the main job on CPython's own documentation: fit three models, compare them, export the best, prove it, run it.
 set -euo pipefail
 experiment="quickstart-$(date +%Y%m%d-%H%M%S)"
 

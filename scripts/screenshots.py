@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/page.md, of the pages that `make gallery` has made: docs/page/VIEW-WIDTH-SCHEME.png.
+"""Takes the pictures of docs/page.md from the pages of `make gallery`: docs/page/VIEW-WIDTH-SCHEME.png.
 
 python scripts/screenshots.py [VIEW ...]
 """
@@ -25,9 +25,9 @@ COLOURS = 200
 class View(NamedTuple):
     """
     Attributes:
-        page: of the gallery.
-        done: what is there once all is shown, as a CSS selector.
-        press: a button that is pressed before.
+        page: the page of the gallery.
+        done: a CSS selector that matches once everything is shown.
+        press: a button to press first.
     """
 
     page: str
@@ -37,7 +37,7 @@ class View(NamedTuple):
 
 
 class Width(NamedTuple):
-    """Pixels of a page; of those of a screen for each; and the greatest height of a picture."""
+    """Width of a page in pixels, screen pixels for each of them, and the maximum height of a picture."""
 
     pixels: int
     scale: int
@@ -89,7 +89,7 @@ def taken(browser: Any, view: View, width: Width, scheme: str) -> Image.Image:
         "field.dispatchEvent(new Event('input', {bubbles: true}))",
         TEXT,
     )
-    time.sleep(2)  # a view reads what is typed after a pause
+    time.sleep(2)  # a view reads the input after a pause
     if view.press:
         browser.execute_script(f"document.querySelector('{view.press}').click()")
     until(browser, f"return document.querySelector('{view.done}') !== null")

@@ -1,4 +1,4 @@
-"""Draws the flowcharts of docs/ when the site is built, so that no reader needs Mermaid's script."""
+"""Draws the flowcharts of docs/ during the build of the site, so that readers do not need Mermaid's script."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""MkDocs' hook for the site of docs/: pages that are made from the code, and links that leave docs/.
+"""MkDocs' hook for the site of docs/: pages generated from the code, and links that leave docs/.
 
-Made anew in each build are the pages of CONTRIBUTING and CHANGELOG, of the files that pages link to, and those of `nav`
-under `reference/`. The pages of `make gallery`, where there are some, lie in `live/`, and the front page shows one.
+Each build generates the pages of CONTRIBUTING and CHANGELOG, of the files that pages link to, and those of `nav`
+under `reference/`. The pages of `make gallery`, if there are any, are in `live/`, and the front page shows one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 """Files beside docs/, and the pages that stand for them."""
 GALLERY = ROOT / "build/gallery"
 LIVE = re.compile("<!-- live -->\n.*?<!-- live -->\n", re.DOTALL)
-"""Part of the front page that is shown where there is no gallery."""
+"""Part of the front page that is shown without a gallery."""
 MODEL = """A GRU that was fitted to the English text of CPython's documentation runs here, in your browser. Let it
 write, see what it thinks comes next, look inside. [Other models](live/index.html), side by side too, have a page each.
 
@@ -64,13 +64,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _gallery() -> list[Path]:
-    """The pages of models, if all were made: their index is the last."""
+    """The pages of models if all were made, recognised by their index, which is made last."""
     return sorted(GALLERY.glob("*.html")) if (GALLERY / "index.html").is_file() else []
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that lead out of docs/ lead to the pages that stand for what is there; a live model, where there is one.
-    In a table's code GitHub wants a backslash before a bar, and Python's Markdown would show it."""
+    """Redirects links out of docs/ to the pages of their targets, and inserts a live model if there is one.
+    In a table's code GitHub needs a backslash before a bar, which Python's Markdown would show."""
     uri = page.file.src_uri
     if _gallery():
         markdown = LIVE.sub(MODEL, markdown)
@@ -88,7 +88,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A page that a text names by its path in the repository is linked."""
+    """Links the pages that a text names by their paths in the repository."""
 
     def linked(name: re.Match[str]) -> str:
         there = files.get_file_from_path(name[1])
@@ -98,7 +98,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def _path(source: Path, link: str) -> Path | None:
-    """Target of a link in a file, by its path in the repository; None where there is none."""
+    """Target of a link in a file, by its path in the repository; None if there is none."""
     there = Path(posixpath.normpath(posixpath.join(source.parent, link)))
     return there if (ROOT / there).exists() else None
 
@@ -176,7 +176,7 @@ def _lightning(name: str) -> Iterator[tuple[str, str]]:
 
 
 def configs() -> str:
-    """Every packaged config: its command, what it is, and the YAML."""
+    """Every packaged config: its command, its description, and the YAML."""
     parts = ["# Configs\n\n`--config NAME` takes these, or a file of your own; `seqlab configs NAME` prints one.\n"]
     for name in config_names():
         command, what, *_ = text = (PACKAGED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()

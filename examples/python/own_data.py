@@ -34,7 +34,7 @@ class Levels:
     def read(self, indices: NDArray[np.int64], /) -> TokenBatch:
         """The sequences with these indices, (B,)."""
         rows = torch.tensor(indices)
-        tokens, targets = self.levels[rows, :-1], self.levels[rows, 1:]  # (B, T), the targets one further on
+        tokens, targets = self.levels[rows, :-1], self.levels[rows, 1:]  # (B, T), the targets one position later
         return TokenBatch(tokens, targets, num_chars=torch.full((len(rows),), targets.shape[1]), rows=rows)
 
 
@@ -52,7 +52,7 @@ class Waves(SequenceDataModule[TokenBatch]):
         self, *, num_levels: int = 16, num_train: int = 1000, num_eval: int = 100, seq_len: int = 32, **options: Any
     ) -> None:
         super().__init__(**options)
-        self.vocab_size, self.seq_len = num_levels, seq_len  # what a language model must be told
+        self.vocab_size, self.seq_len = num_levels, seq_len  # the numbers that a language model needs
         counts = {"train": num_train, "val": num_eval, "test": num_eval}
         self._rows = {split: Levels(self._waves(number, counts[split])) for number, split in enumerate(counts)}
 

@@ -1,4 +1,4 @@
-"""A mixer of your own: held to the laws, fitted, exported, proven, and run from its bundle. In a few seconds:
+"""A mixer of your own: checked against the laws, fitted, exported, proven, and run from its bundle, in a few seconds.
 
 $ python own_mixer.py bundle
 """

@@ -1,4 +1,4 @@
-"""A bundle without PyTorch: NumPy, onnxruntime and, where its tokenizer needs it, sentencepiece.
+"""A bundle without PyTorch: NumPy, onnxruntime and, if its tokenizer needs it, sentencepiece.
 
 $ pip install numpy onnxruntime sentencepiece
 $ pip install --no-deps CHECKOUT
@@ -28,7 +28,7 @@ def main(folder: str, prompt: str) -> int:
     model.write(prompt, on_text=lambda piece: print(piece, end="", flush=True), **options)
     print()
 
-    # The same without texts: ids in, ids out; and what the model says of the next one.
+    # The same with ids instead of texts, and the logit of the likeliest next id.
     decoder: Any = open_bundle(folder)
     rows = model.encode([prompt])
     print("ids:", generate(decoder, rows, max_new_tokens=5))  # greedy
