@@ -106,7 +106,7 @@ def test_subwords_of_another_kind_are_refused(model_type: str, tmp_path: Path) -
         sentence_iterator=iter(TEXT.split("\n")), model_writer=other, vocab_size=350, model_type=model_type, **options
     )
     save_with(other.getvalue(), tmp_path)
-    assert refusal(tmp_path).startswith("this runtime reads only byte-pair subwords, with all bytes and without normalis")
+    assert refusal(tmp_path).startswith("this runtime reads only byte-pair subwords, with all bytes and without normal")
 
 
 def test_what_is_no_tokenizer_of_this_runtime(tmp_path: Path) -> None:
