@@ -72,7 +72,7 @@ def main() -> None:
         ],
         f"50,257 tokens in the vocabulary, 4 rows of {LENGTH}": [
             ("logits whole", words),
-            ("2^26 logits at once, as ever", words | {"at_once": usual}),
+            ("2^26 logits at once, the default", words | {"at_once": usual}),
             ("2^24", words | {"at_once": 1 << 24}),
         ],
     }

@@ -29,11 +29,11 @@ IN_TABLE = re.compile(r"^\|.*", re.MULTILINE)
 CODE = re.compile("`[^`\n]+`")
 NAMED = re.compile(r"(?<![\w/\"'])docs/([\w-]+\.md)\b")
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-"""Files beside docs/, and the pages that stand for them."""
+"""Files outside docs/, and their pages."""
 GALLERY = ROOT / "build/gallery"
 LIVE = re.compile("<!-- live -->\n.*?<!-- live -->\n", re.DOTALL)
 """Part of the front page that is shown without a gallery."""
-MODEL = """A GRU that was fitted to the English text of CPython's documentation runs here, in your browser. Let it
+MODEL = """A GRU fitted to the English text of CPython's documentation runs here, in your browser. Let it
 write, see what it thinks comes next, look inside. [Other models](live/index.html), side by side too, have a page each.
 
 <iframe class="live" src="live/gru.html" title="A model that runs in this page" loading="lazy"></iframe>
@@ -128,8 +128,8 @@ def code(path: Path) -> str:
 def commands() -> str:
     """Every verb and its options, from the parser."""
     intro = (
-        "A RUN is an id, a unique prefix of one, a name or a checkpoint. Bad input is told in one sentence, with exit "
-        "code 2; `seqlab VERB --help` prints what stands here."
+        "A RUN is an id, a unique prefix of one, a name or a checkpoint. Bad input is reported in one sentence, with "
+        "exit code 2; `seqlab VERB --help` prints the text below."
     )
     return f"# Commands\n\n{intro}\n\n" + "\n".join(line for verb in _verbs() for line in _verb(*verb))
 

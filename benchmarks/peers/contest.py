@@ -32,11 +32,11 @@ SERVERS = Path(__file__).resolve().parent
 
 
 class UnavailableError(Exception):
-    """Something that a benchmark needs is not on this machine; the message says what."""
+    """A benchmark lacks something on this machine, which the message names."""
 
 
 def run(main: Callable[[], None]) -> None:
-    """A benchmark, or one line that says what it lacks."""
+    """Runs a benchmark, or prints in one line what it lacks."""
     try:
         main()
     except UnavailableError as reason:
@@ -44,7 +44,7 @@ def run(main: Callable[[], None]) -> None:
 
 
 def program(target: str) -> Path:
-    """A program of export/runtime, built anew where its sources have changed."""
+    """A program of export/runtime, rebuilt if its sources have changed."""
     folder = BUILD / "cpp"
     configure = ["cmake", "-S", str(ROOT / "export/runtime"), "-B", str(folder), "-G", "Ninja"]
     build = ["cmake", "--build", str(folder), "--parallel", "2", "--target", target]
@@ -63,7 +63,7 @@ def program(target: str) -> Path:
 def bundle(
     model: Any, vocab_size: int, name: str, precision: Precision, seq_len: int, target: Target = "portable"
 ) -> Path:
-    """The proven bundle of a model, from an earlier run where neither the model nor the code has changed since."""
+    """The proven bundle of a model, from an earlier run if neither the model nor the code has changed since."""
     digest = hashlib.sha256()
     for folder in ("platform", "datamodules", "export/seqlab_export"):
         for file in sorted((ROOT / folder).rglob("*.py")):
@@ -89,7 +89,7 @@ def bundle(
 
 
 def environment(name: str, *requirements: str) -> Path:
-    """The Python of a virtual environment of its own, made with these packages where there is none."""
+    """The Python of a separate virtual environment, created with these packages if it is missing."""
     folder = BUILD / "peers" / name
     stamp = folder / "installed"
     if not stamp.is_file() or stamp.read_text() != " ".join(requirements):
@@ -158,7 +158,7 @@ def asking(servers: dict[str, Server]) -> Iterator[dict[str, Server]]:
 
 
 def bench(runtime: Path, folder: Path, threads: int, **options: int | str) -> dict[str, Any]:
-    """`seqlab-run bench` in a process of its own: one run unless `runs` says another number, after one to warm up."""
+    """`seqlab-run bench` in a separate process: `runs` runs, by default one, after one to warm up."""
     options = {"runs": 1, **options}
     given = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     done = subprocess.run(
@@ -174,7 +174,7 @@ def bench(runtime: Path, folder: Path, threads: int, **options: int | str) -> di
 
 
 def in_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Measurements of each, taken in turns so that other programs' load falls on all. The first round warms up."""
+    """Measurements of each, taken in turns so that other programs' load slows all. The first round warms up."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(-1, rounds):
         for name, measure in contestants.items():
@@ -188,7 +188,7 @@ def write_in_turns(
     runtime: Path, bundles: Mapping[str, Path], servers: Mapping[str, Server], threads: int, rounds: int, **options: int
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
     """The tokens/s of bundles and peers that continue the same prompts, or translate the same sources, round by round,
-    and what each wrote.
+    and the text of each.
 
     Args:
         options: `prompt_tokens` and `new_tokens`; of several rows `batch`, of a translation `beams`.

@@ -63,7 +63,7 @@ def write(folder: Path, kind: str, out: Path) -> None:
 
 
 class Decoder:
-    """One context, and a batch that is filled anew for each call."""
+    """One context, and a batch that is refilled for each call."""
 
     def __init__(self, path: Path, threads: int, rows: int, length: int) -> None:
         llama_cpp.llama_backend_init()
