@@ -56,22 +56,22 @@ class AdditiveAttention(MemoryMixer):
             ValueError: the state is missing or does not match this mixer and batch.
         """
         state = self.begin(x, state)
-        h, context, last = self._unroll(x, state, pad_mask)
+        h, context, last = self._unroll(x, state, pad_mask)  # (B, T, D), (B, T, D), (B, D)
         return self._readout(h, x, context), state | {"h": last}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         state = self.begin(x_t, state)
         with without_autocast(x_t):
             x_t = x_t.to(state["h"].dtype)
-            h, context = self._next(x_t, state["h"], state)
+            h, context = self._next(x_t, state["h"], state)  # (B, D) each
         return self._readout(h, x_t, context), state | {"h": h}
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """Attention weights (B, 1, T, S) of each step over x (B, T, D) on the memory. Rows sum to 1."""
         state = self.begin(x, state)
         h, _, _ = self._unroll(x, state, pad_mask)
-        before = torch.cat((state["h"].unsqueeze(1), h[:, :-1]), dim=1)
-        return self._weights(before, state).unsqueeze(1)
+        before = torch.cat((state["h"].unsqueeze(1), h[:, :-1]), dim=1)  # (B, T, D)
+        return self._weights(before, state).unsqueeze(1)  # (B, 1, T, S)
 
     def _unroll(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """s and c of each step, (B, T, D) each, and the last s. Padding leaves s unchanged."""
@@ -79,28 +79,29 @@ class AdditiveAttention(MemoryMixer):
 
         def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
             x_t, is_real = now
-            h, context = self._next(x_t, carry[0], state)
+            h, context = self._next(x_t, carry[0], state)  # (B, D) each
             h = torch.where(is_real.unsqueeze(-1), h, carry[0])
             return (h,), torch.cat((h, context), dim=-1)
 
         with without_autocast(x):
+            # (B, T, 2 D), (B, D)
             outputs, (last,) = scan_over_time(step, (state["h"],), (x.to(state["h"].dtype), real))
         h, context = outputs.chunk(2, dim=-1)  # (B, T, D) each
         return h, context, last
 
     def _next(self, x_t: Tensor, h: Tensor, state: State) -> tuple[Tensor, Tensor]:
         """s_t and c_t, (B, D) each, from x_t (B, D) and s_{t-1}."""
-        weights = self._weights(h.unsqueeze(1), state)
-        context = (weights @ state["memory_v"].to(h.dtype)).squeeze(1)
+        weights = self._weights(h.unsqueeze(1), state)  # (B, 1, S)
+        context = (weights @ state["memory_v"].to(h.dtype)).squeeze(1)  # (B, D)
         return self.cell(torch.cat((x_t, context), dim=-1), h), context
 
     def _weights(self, h: Tensor, state: State) -> Tensor:
         """Attention weights (B, T, S) for the previous steps' s (B, T, D)."""
-        scores = self.score(h, state["memory_k"].to(h.dtype))
+        scores = self.score(h, state["memory_k"].to(h.dtype))  # (B, T, S)
         return masked_softmax(scores, state["memory_mask"].unsqueeze(1))
 
     def _readout(self, h: Tensor, x: Tensor, context: Tensor) -> Tensor:
         """Maxout over pairs of the 2 D channels (Goodfellow et al. 2013, "Maxout networks")."""
-        pairs = self.out_proj(torch.cat((h, x.to(h.dtype), context), dim=-1))
-        y: Tensor = torch.maximum(pairs[..., ::2], pairs[..., 1::2])
+        pairs = self.out_proj(torch.cat((h, x.to(h.dtype), context), dim=-1))  # (..., 2 D)
+        y: Tensor = torch.maximum(pairs[..., ::2], pairs[..., 1::2])  # (..., D)
         return y

@@ -50,7 +50,7 @@ class Additive(AlignmentScore):
         return 0  # a product with one vector
 
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
-        return torch.tanh(self.q_proj(h).unsqueeze(2) + read.unsqueeze(1)) @ self.v
+        return torch.tanh(self.q_proj(h).unsqueeze(2) + read.unsqueeze(1)) @ self.v  # (B, T, S, D) to (B, T, S)
 
 
 class Dot(AlignmentScore):
@@ -61,7 +61,7 @@ class Dot(AlignmentScore):
         return memory.clone()
 
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
-        return h @ read.transpose(1, 2)
+        return h @ read.transpose(1, 2)  # (B, T, S)
 
 
 class General(AlignmentScore):
@@ -76,7 +76,7 @@ class General(AlignmentScore):
         return keys
 
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
-        return h @ read.transpose(1, 2)
+        return h @ read.transpose(1, 2)  # (B, T, S)
 
 
 class PredictedWindow(nn.Module):
@@ -100,7 +100,7 @@ class PredictedWindow(nn.Module):
     def forward(self, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mask of visible positions and their Gaussian factors, (B, T, S) each, for h (B, T, D) and a memory's mask
         (B, S)."""
-        predicted = torch.sigmoid(torch.tanh(self.in_proj(h)) @ self.v) * mask.sum(dim=1, keepdim=True)
-        distance = real_positions(None, mask, mask).unsqueeze(1) - predicted.unsqueeze(-1)
-        seen = mask.unsqueeze(1) & (distance.abs() <= self.width)
+        predicted = torch.sigmoid(torch.tanh(self.in_proj(h)) @ self.v) * mask.sum(dim=1, keepdim=True)  # (B, T)
+        distance = real_positions(None, mask, mask).unsqueeze(1) - predicted.unsqueeze(-1)  # (B, T, S)
+        seen = mask.unsqueeze(1) & (distance.abs() <= self.width)  # (B, T, S)
         return seen, torch.exp(-2.0 * (distance / self.width) ** 2)

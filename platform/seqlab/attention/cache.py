@@ -6,6 +6,17 @@ the number of slots in use. A fixed-capacity cache has C slots, holds each real 
 be updated in place by a runtime; it stores no padding, and slots from `position` on must not be read. The mixer's
 declaration (`cache_spec`) decides which kind is used, never the shape of a state.
 
+One row after a call with tokens 0, 1, 2 and a pad (..), then after a call with tokens 3 and 4; an unused slot is --:
+
+    growing          | k0  k1  k2  .. |             | k0  k1  k2  ..  k3  k4 |
+    key_mask         |  1   1   1   0 |             |  1   1   1   0   1   1 |
+
+    window, W = 4    | --  k0  k1  k2 |             | k1  k2  k3  k4 |
+    position         3                              5
+
+    capacity, C = 6  | k0  k1  k2  --  --  -- |     | k0  k1  k2  k3  k4  -- |
+    position         3                              5
+
 B batch, T query length, S key length, W window, C capacity.
 """
 
@@ -66,47 +77,47 @@ def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Ten
         length: declared length of the cache: W, "C" or "S".
     """
     start = None if state is None else state["position"]
-    q_positions = real_positions(start, pad_mask, x)
-    count = count_real(pad_mask, x)
+    q_positions = real_positions(start, pad_mask, x)  # (B or 1, T)
+    count = count_real(pad_mask, x)  # (B,)
     position = {"position": count if start is None else start + count}
     if isinstance(length, int):
         return _in_window(x, new, state, pad_mask, length, q_positions, position)
     if length == "C":
         assert state is not None
         return _in_places(x, new, state, pad_mask, q_positions, position)
-    mask = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
+    mask = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask  # (B, T)
     if state is None:
         entries, k_positions = new, q_positions
     else:
-        entries = {name: torch.cat((state[name], entry), dim=-2) for name, entry in new.items()}
-        mask = torch.cat((state["key_mask"], mask), dim=1)
-        k_positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        entries = {name: torch.cat((state[name], entry), dim=-2) for name, entry in new.items()}  # (B, ..., S, K)
+        mask = torch.cat((state["key_mask"], mask), dim=1)  # (B, S)
+        k_positions = (mask.cumsum(dim=1) - 1).clamp(min=0)  # (B, S)
     seen = None if state is None and pad_mask is None else mask
-    own = _last(mask.shape[1], x)
+    own = _last(mask.shape[1], x)  # (1, T)
     return Keys(entries, q_positions, k_positions, seen, own, position | {"key_mask": mask} | entries)
 
 
 def _in_places(
     x: Tensor, new: dict[str, Tensor], state: State, pad_mask: Tensor | None, q_positions: Tensor, position: State
 ) -> Keys:
-    start, end = state["position"][:, None], position["position"][:, None]
+    start, end = state["position"][:, None], position["position"][:, None]  # (B, 1) each
     capacity = next(state[name].shape[-2] for name in new)
-    source = now = torch.arange(x.shape[1], device=x.device)[None]
+    source = now = torch.arange(x.shape[1], device=x.device)[None]  # (1, T)
     if pad_mask is not None:
         # A pad repeats the write of its nearest real token: same slot, same content.
-        pads = leading_pads(pad_mask)[:, None]
-        now = (now - pads).clamp(min=0).minimum(end - start - 1).clamp(min=0)
-        source = (now + pads).clamp(max=x.shape[1] - 1)
-    place = (start + now).clamp(max=capacity - 1)
+        pads = leading_pads(pad_mask)[:, None]  # (B, 1)
+        now = (now - pads).clamp(min=0).minimum(end - start - 1).clamp(min=0)  # (B, T)
+        source = (now + pads).clamp(max=x.shape[1] - 1)  # (B, T)
+    place = (start + now).clamp(max=capacity - 1)  # (B, T)
     entries = {}
     for name, entry in new.items():
         if pad_mask is not None:
             # A row of padding only rewrites the existing content.
-            here = _like(entry, end > start)
-            entry = torch.where(here, _take(entry, source), _take(state[name], place))
-        index = _like(entry, place).expand_as(entry)
-        entries[name] = state[name].scatter(-2, index, entry)
-    places = torch.arange(capacity, device=x.device)
+            here = _like(entry, end > start)  # (B, ..., 1, 1)
+            entry = torch.where(here, _take(entry, source), _take(state[name], place))  # (B, ..., T, K)
+        index = _like(entry, place).expand_as(entry)  # (B, ..., T, K)
+        entries[name] = state[name].scatter(-2, index, entry)  # (B, ..., C, K)
+    places = torch.arange(capacity, device=x.device)  # (C,)
     return Keys(entries, q_positions, places[None], places < end, q_positions, position | entries)
 
 
@@ -119,25 +130,26 @@ def _in_window(
     q_positions: Tensor,
     position: State,
 ) -> Keys:
-    place = torch.arange(window, device=x.device)
+    place = torch.arange(window, device=x.device)  # (W,)
     if state is None:
-        entries = {name: F.pad(entry, (0, 0, window, 0)) for name, entry in new.items()}
+        entries = {name: F.pad(entry, (0, 0, window, 0)) for name, entry in new.items()}  # (B, ..., W + T, K)
         seen = Keys(new, q_positions, q_positions, pad_mask, _last(x.shape[1], x), {})
     else:
-        entries = {name: torch.cat((state[name], entry), dim=-2) for name, entry in new.items()}
-        before = state["position"][:, None] - window + place
-        k_positions = torch.cat((before, q_positions.expand(x.shape[0], -1)), dim=1)
-        now = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
-        real = torch.cat((before >= 0, now), dim=1)
+        entries = {name: torch.cat((state[name], entry), dim=-2) for name, entry in new.items()}  # (B, ..., W + T, K)
+        before = state["position"][:, None] - window + place  # (B, W)
+        k_positions = torch.cat((before, q_positions.expand(x.shape[0], -1)), dim=1)  # (B, W + T)
+        now = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask  # (B, T)
+        real = torch.cat((before >= 0, now), dim=1)  # (B, W + T)
         seen = Keys(entries, q_positions, k_positions, real, _last(window + x.shape[1], x), {})
     if pad_mask is None:
-        kept = {name: entry[..., -window:, :] for name, entry in entries.items()}
+        kept = {name: entry[..., -window:, :] for name, entry in entries.items()}  # (B, ..., W, K)
     else:
         # The last W real keys: old keys shift left by the number of new ones.
-        count = count_real(pad_mask, x)[:, None]
-        from_new = count - window + place
+        count = count_real(pad_mask, x)[:, None]  # (B, 1)
+        from_new = count - window + place  # (B, W)
+        # (B, W)
         source = torch.where(from_new >= 0, window + leading_pads(pad_mask)[:, None] + from_new, count + place)
-        kept = {name: _take(entry, source) for name, entry in entries.items()}
+        kept = {name: _take(entry, source) for name, entry in entries.items()}  # (B, ..., W, K)
     return seen._replace(state=position | kept)
 
 

@@ -62,6 +62,7 @@ class CrossAttention(MemoryMixer):
         return self.num_kv_heads, "M", self.head_dim
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        # (B, num_kv_heads, S, K) each
         return split_heads(self.k_proj(memory), self.head_dim), split_heads(self.v_proj(memory), self.head_dim)
 
     def flops(self, new: int, seen: int) -> int:
@@ -77,24 +78,24 @@ class CrossAttention(MemoryMixer):
         # One mask row per query, since not every runtime broadcasts masks.
         attn_mask = state["memory_mask"][:, None, None, :].expand(-1, -1, x.shape[1], -1)  # (B, 1, T, S)
         heads = F.scaled_dot_product_attention(
-            split_heads(self.q_proj(x), self.head_dim),
-            state["memory_k"],
-            state["memory_v"],
+            split_heads(self.q_proj(x), self.head_dim),  # (B, H, T, K)
+            state["memory_k"],  # (B, num_kv_heads, S, K)
+            state["memory_v"],  # (B, num_kv_heads, S, K)
             attn_mask=attn_mask,
             dropout_p=self.dropout if self.training else 0.0,
             enable_gqa=self.num_kv_heads != self.num_heads,
-        )
-        y: Tensor = self.out_proj(join_heads(heads))
+        )  # (B, H, T, K)
+        y: Tensor = self.out_proj(join_heads(heads))  # (B, T, D)
         return y, dict(state)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        y, state = self.forward(x_t.unsqueeze(1), state)
+        y, state = self.forward(x_t.unsqueeze(1), state)  # y (B, 1, D)
         return y.squeeze(1), state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """Attention weights (B, H, T, S) of x (B, T, D) over the memory. Rows sum to 1."""
         state = self.begin(x, state)
-        q = split_heads(self.q_proj(x), self.head_dim)
+        q = split_heads(self.q_proj(x), self.head_dim)  # (B, H, T, K)
         # (B, H, T, K) @ (B, H, K, S)
         scores = q @ repeat_heads(state["memory_k"], self.num_heads).transpose(-2, -1) * self.head_dim**-0.5
         return masked_softmax(scores, state["memory_mask"][:, None, None, :])

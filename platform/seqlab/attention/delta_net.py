@@ -55,9 +55,9 @@ class DeltaNet(LinearFamily):
         return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, writers=1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        q, k, v, conv_state = self.project(x, state, real)
+        q, k, v, conv_state = self.project(x, state, real)  # q, k and v (B, T, H, K)
         q, k = unit(q), unit(k)
         beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)  # (B, T, H, 1)
         updates = Updates(q * self.head_dim**-0.5, k, v, torch.zeros_like(beta), beta)
-        o, s = matrix_recurrence(updates, state["s"], real, single=single)
-        return self.out_proj(self.head_norm(o.to(x.dtype)).flatten(2)), conv_state | {"s": s}
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, K), s (B, H, K, K)
+        return self.out_proj(self.head_norm(o.to(x.dtype)).flatten(2)), conv_state | {"s": s}  # y (B, T, D)

@@ -82,24 +82,25 @@ class DifferentialAttention(SelfAttention):
         return 2 * self.flops_of_heads(new, seen, self.num_heads, self.head_dim, 2 * self.head_dim)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        q, keys = self._project(x, state, pad_mask)
+        q, keys = self._project(x, state, pad_mask)  # q (B, 2 H, T, K)
+        # (B, H, T, 2 K) each
         first, second = (self.attend(q_half, k_half, keys.entries["v"], keys) for q_half, k_half in _halves(q, keys))
         heads = first - self._lambda().to(first.dtype) * second
         # The norm is computed in the dtype of its gains, which is float32 in mixed precision.
         normed = self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.lambda_init)
-        y: Tensor = self.out_proj(join_heads(normed))
+        y: Tensor = self.out_proj(join_heads(normed))  # (B, T, D)
         return y, keys.state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        y, new_state = self.forward(x_t.unsqueeze(1), state)
+        y, new_state = self.forward(x_t.unsqueeze(1), state)  # y (B, 1, D)
         return y.squeeze(1), new_state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """Difference (B, H, T, S) of the two maps of x (B, T, D). Rows sum to 1 - lambda; entries can be negative."""
-        q, keys = self._project(x, state, pad_mask)
+        q, keys = self._project(x, state, pad_mask)  # q (B, 2 H, T, K)
         maps = []
         for q_half, k_half in _halves(q, keys):
-            scores, allowed = scores_of(q_half, k_half, keys, self.scoring)
+            scores, allowed = scores_of(q_half, k_half, keys, self.scoring)  # (B, H, T, S), (B or 1, 1, T, S)
             maps.append(scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1))
         return maps[0] - self._lambda().to(maps[0].dtype) * maps[1]
 
@@ -110,8 +111,9 @@ class DifferentialAttention(SelfAttention):
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
         """Queries (B, 2 H, T, K), all Q1 before all Q2, and the keys and values visible to them."""
+        # (B, 2 H, T, K), (B, 2 num_kv_heads, T, K)
         q, k = (split_heads(proj(x), self.head_dim) for proj in (self.q_proj, self.k_proj))
-        v = split_heads(self.v_proj(x), 2 * self.head_dim)
+        v = split_heads(self.v_proj(x), 2 * self.head_dim)  # (B, num_kv_heads, T, 2 K)
         q, k = self.rotated(q, k, x, state, pad_mask)
         return q, self.append(x, {"k": k, "v": v}, state, pad_mask)
 

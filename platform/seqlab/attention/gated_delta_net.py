@@ -68,12 +68,12 @@ class GatedDeltaNet(LinearFamily):
         return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, writers=1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        q, k, v, conv_state = self.project(x, state, real)
+        q, k, v, conv_state = self.project(x, state, real)  # q and k (B, T, H, K), v (B, T, H, V)
         gate = torch.unflatten(self.gate_proj(x), -1, (self.num_heads, -1))  # (B, T, H, V)
         q, k = unit(q), unit(k)
         beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)  # (B, T, H, 1)
-        log_decay = (-self.a_log.exp() * F.softplus(self.decay_proj(x) + self.dt_bias)).unsqueeze(-1)
+        log_decay = (-self.a_log.exp() * F.softplus(self.decay_proj(x) + self.dt_bias)).unsqueeze(-1)  # (B, T, H, 1)
         updates = Updates(q * self.head_dim**-0.5, k, v, log_decay, beta)
-        o, s = matrix_recurrence(updates, state["s"], real, single=single)
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, V), s (B, H, K, V)
         heads = self.head_norm(o.to(x.dtype)) * F.silu(gate)
-        return self.out_proj(heads.flatten(2)), conv_state | {"s": s}
+        return self.out_proj(heads.flatten(2)), conv_state | {"s": s}  # y (B, T, D)

@@ -63,10 +63,10 @@ class GatedLinearAttention(LinearFamily):
         return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, triangular=True)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        q, k, v, conv_state = self.project(x, state, real)
-        log_decay = logsigmoid(self.decay_up(self.decay_down(x))) / self.TEMPERATURE
+        q, k, v, conv_state = self.project(x, state, real)  # q and k (B, T, H, K), v (B, T, H, V)
+        log_decay = logsigmoid(self.decay_up(self.decay_down(x))) / self.TEMPERATURE  # (B, T, H K)
         log_decay = torch.unflatten(log_decay, -1, (self.num_heads, -1))  # (B, T, H, K)
         updates = Updates(q * self.head_dim**-0.5, k, v, log_decay)
-        o, s = matrix_recurrence(updates, state["s"], real, single=single)
-        heads = self.head_norm(o.to(x.dtype)).flatten(2)
-        return self.out_proj(F.silu(self.gate_proj(x)) * heads), conv_state | {"s": s}
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, V), s (B, H, K, V)
+        heads = self.head_norm(o.to(x.dtype)).flatten(2)  # (B, T, H V)
+        return self.out_proj(F.silu(self.gate_proj(x)) * heads), conv_state | {"s": s}  # y (B, T, D)

@@ -93,19 +93,19 @@ class LatentAttention(SelfAttention):
         return self.flops_of_heads(new, seen, self.num_heads, *widths)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        q, keys = self._project(x, state, pad_mask)
-        k, v = self._expanded(keys)
-        heads = self.attend(q, k, v, keys)
-        y: Tensor = self.out_proj(join_heads(heads))
+        q, keys = self._project(x, state, pad_mask)  # q (B, H, T, K + R)
+        k, v = self._expanded(keys)  # (B, H, S, K + R), (B, H, S, K)
+        heads = self.attend(q, k, v, keys)  # (B, H, T, K)
+        y: Tensor = self.out_proj(join_heads(heads))  # (B, T, D)
         return y, keys.state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """Decode step. With an encoding that biases the scores, keys and values are materialised here too."""
         if self.scoring.positions.acts_on == "attention scores":
-            y, new_state = self.forward(x_t.unsqueeze(1), state)
+            y, new_state = self.forward(x_t.unsqueeze(1), state)  # y (B, 1, D)
             return y.squeeze(1), new_state
-        q, keys = self._project(x_t.unsqueeze(1), state, None)
-        latent = keys.entries["latent"]
+        q, keys = self._project(x_t.unsqueeze(1), state, None)  # q (B, H, 1, K + R)
+        latent = keys.entries["latent"]  # (B, S, C + R)
         # q W c = (q W) c: all heads share one key, so they act as H queries of a single head.
         # (B, 1, H, K) and (B, 1, H, R)
         plain, rotated = torch.split(q.transpose(1, 2), [self.head_dim, self.rope_head_dim], dim=-1)
@@ -115,40 +115,43 @@ class LatentAttention(SelfAttention):
         )
         absorbed = torch.einsum("bthk,hkc->bthc", plain, k_weight)  # (B, 1, H, C)
         mixed = F.scaled_dot_product_attention(
-            torch.cat((absorbed, rotated), dim=-1),
-            latent.unsqueeze(1),
-            latent[..., : self.kv_rank].unsqueeze(1),
-            attn_mask=allowed_pairs(self.scoring.pattern, keys).expand(-1, -1, self.num_heads, -1),
+            torch.cat((absorbed, rotated), dim=-1),  # (B, 1, H, C + R)
+            latent.unsqueeze(1),  # (B, 1, S, C + R)
+            latent[..., : self.kv_rank].unsqueeze(1),  # (B, 1, S, C)
+            attn_mask=allowed_pairs(self.scoring.pattern, keys).expand(-1, -1, self.num_heads, -1),  # (B, 1, H, S)
             dropout_p=self.dropout_now(),
             scale=self.scoring.scale,
-        )
+        )  # (B, 1, H, C)
         heads = torch.einsum("bthc,hkc->bthk", mixed, v_weight)  # (B, 1, H, K)
-        return self.out_proj(heads.flatten(1)), keys.state
+        return self.out_proj(heads.flatten(1)), keys.state  # y (B, D)
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1."""
-        q, keys = self._project(x, state, pad_mask)
-        scores, allowed = scores_of(q, self._expanded(keys)[0], keys, self.scoring)
+        q, keys = self._project(x, state, pad_mask)  # q (B, H, T, K + R)
+        scores, allowed = scores_of(q, self._expanded(keys)[0], keys, self.scoring)  # (B, H, T, S), (B or 1, 1, T, S)
         return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
         """Queries (B, H, T, K + R) with the last R channels rotated, and the visible cache (B, S, C + R)."""
         compressed = x if self.q_down_proj is None else _normed(self.q_norm, self.q_down_proj(x))
-        q = split_heads(self.q_proj(compressed), self.head_dim + self.rope_head_dim)
+        q = split_heads(self.q_proj(compressed), self.head_dim + self.rope_head_dim)  # (B, H, T, K + R)
+        # (B, T, C), (B, T, R)
         latent, k_rope = torch.split(self.kv_down_proj(x), [self.kv_rank, self.rope_head_dim], dim=-1)
         if self.scoring.positions.acts_on == "queries and keys":
             start = None if state is None else state["position"]
-            plain, q_rope = torch.split(q, [self.head_dim, self.rope_head_dim], dim=-1)
+            plain, q_rope = torch.split(q, [self.head_dim, self.rope_head_dim], dim=-1)  # (B, H, T, K), (B, H, T, R)
             at = real_positions(start, pad_mask, x)
+            # (B, H, T, R), (B, 1, T, R)
             q_rope, k_rope = self.scoring.positions.rotate(q_rope, k_rope.unsqueeze(1), at)
-            q, k_rope = torch.cat((plain, q_rope), dim=-1), k_rope.squeeze(1)
-        latent = torch.cat((_normed(self.kv_norm, latent), k_rope), dim=-1)
+            q, k_rope = torch.cat((plain, q_rope), dim=-1), k_rope.squeeze(1)  # (B, H, T, K + R), (B, T, R)
+        latent = torch.cat((_normed(self.kv_norm, latent), k_rope), dim=-1)  # (B, T, C + R)
         return q, self.append(x, {"latent": latent}, state, pad_mask)
 
     def _expanded(self, keys: Keys) -> tuple[Tensor, Tensor]:
         """Keys (B, H, S, K + R) and values (B, H, S, K)."""
+        # (B, S, C), (B, S, R)
         latent, k_rope = torch.split(keys.entries["latent"], [self.kv_rank, self.rope_head_dim], dim=-1)
-        k, v = (split_heads(proj(latent), self.head_dim) for proj in (self.k_proj, self.v_proj))
+        k, v = (split_heads(proj(latent), self.head_dim) for proj in (self.k_proj, self.v_proj))  # (B, H, S, K) each
         # Each head's keys (B, H, S, K), concatenated with the shared rotary key (B, 1, S, R).
         return torch.cat((k, k_rope.unsqueeze(1).expand(-1, self.num_heads, -1, -1)), dim=-1), v
 

@@ -66,13 +66,13 @@ class LinearAttention(LinearFamily):
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        q, k, v, conv_state = self.project(x, state, real)
-        ones = torch.ones_like(v[..., :1])
+        q, k, v, conv_state = self.project(x, state, real)  # q, k and v (B, T, H, K)
+        ones = torch.ones_like(v[..., :1])  # (B, T, H, 1)
         # z is accumulated as one extra value channel that is always 1.
         updates = Updates(self._features(q), self._features(k), torch.cat((v, ones), dim=-1), torch.zeros_like(ones))
-        o, s = matrix_recurrence(updates, state["s"], real, single=single)
-        heads_y = o[..., :-1] / (o[..., -1:] + 1e-6)
-        return self.out_proj(heads_y.to(x.dtype).flatten(2)), conv_state | {"s": s}
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, K + 1), s (B, H, K, K + 1)
+        heads_y = o[..., :-1] / (o[..., -1:] + 1e-6)  # (B, T, H, K)
+        return self.out_proj(heads_y.to(x.dtype).flatten(2)), conv_state | {"s": s}  # y (B, T, D)
 
     def _features(self, x: Tensor) -> Tensor:
         if self.feature_map == "elu":

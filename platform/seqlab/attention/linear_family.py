@@ -52,11 +52,12 @@ class LinearFamily(RecurrentMixer):
 
     def project(self, x: Tensor, state: State, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor, State]:
         """q and k (B, T, H, K), v (B, T, H, V), and the convolution's part of the new state."""
-        parts, conv_state = [self.q_proj(x), self.k_proj(x), self.v_proj(x)], {}
+        parts, conv_state = [self.q_proj(x), self.k_proj(x), self.v_proj(x)], {}  # parts (B, T, H K or H V)
         if self.looks_back:
             length = None if real is None else real.sum(dim=1)
+            # (B, T, H (2 K + V)), (B, W - 1, H (2 K + V))
             convolved, conv_state["conv"] = self.conv(torch.cat(parts, dim=-1), state["conv"], length)
-            parts = list(torch.split(F.silu(convolved), self.widths, dim=-1))
+            parts = list(torch.split(F.silu(convolved), self.widths, dim=-1))  # (B, T, H K or H V) each
         q, k, v = (torch.unflatten(part, -1, (self.num_heads, -1)) for part in parts)  # (B, T, H, ...) each
         return q, k, v, conv_state
 

@@ -80,8 +80,9 @@ class Mamba2(RecurrentMixer):
         keys_width = self.num_groups * self.d_state
         z, u, dt = torch.split(
             self.in_proj(x), [self.inner_width, self.inner_width + 2 * keys_width, self.num_heads], dim=-1
-        )
+        )  # (B, T, H P), (B, T, H P + 2 G N), (B, T, H)
         u, conv = self.conv(u, state["conv"], None if real is None else real.sum(dim=1))
+        # v (B, T, H P), k and q (B, T, G N)
         v, k, q = torch.split(F.silu(u), [self.inner_width, keys_width, keys_width], dim=-1)
         v = torch.unflatten(v, -1, (self.num_heads, -1))  # (B, T, H, P)
         # (B, T, G N) to (B, T, H, N)
@@ -89,13 +90,14 @@ class Mamba2(RecurrentMixer):
             torch.unflatten(y, -1, (self.num_groups, -1)).repeat_interleave(self.num_heads // self.num_groups, dim=2)
             for y in (k, q)
         )
-        step = F.softplus(dt + self.dt_bias).unsqueeze(-1)
-        log_decay = step * -self.a_log.exp().unsqueeze(-1)
+        step = F.softplus(dt + self.dt_bias).unsqueeze(-1)  # (B, T, H, 1)
+        log_decay = step * -self.a_log.exp().unsqueeze(-1)  # (B, T, H, 1)
+        # o (B, T, H, P), s (B, H, N, P)
         o, s = matrix_recurrence(Updates(q, step * k, v, log_decay), state["s"], real, single=single)
         gated = (o + self.skip.unsqueeze(-1) * v).to(x.dtype).flatten(2) * F.silu(z)  # (B, T, H P)
         groups = torch.unflatten(gated, -1, (self.num_groups, -1))  # (B, T, G, H P / G)
-        normed = F.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(2) * self.norm_weight
-        return self.out_proj(normed), {"conv": conv, "s": s}
+        normed = F.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(2) * self.norm_weight  # (B, T, H P)
+        return self.out_proj(normed), {"conv": conv, "s": s}  # y (B, T, D)
 
     def state_spec(self) -> Spec:
         return self.conv.entry, Entry("s", (self.num_heads, self.d_state, self.head_dim))

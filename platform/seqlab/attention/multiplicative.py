@@ -82,33 +82,33 @@ class MultiplicativeAttention(MemoryMixer):
             ValueError: the state is missing or does not match this mixer and batch.
         """
         state = self.begin(x, state)
-        h, fed, carried = self._unroll(x, state, pad_mask)
+        h, fed, carried = self._unroll(x, state, pad_mask)  # h (B, T, D)
         return self._attentional(h, state) if fed is None else fed, state | carried
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         state = self.begin(x_t, state)
         with without_autocast(x_t):
-            _, y, carried = self._next(x_t.to(self.out_proj.weight.dtype), self._carry(state), state)
+            _, y, carried = self._next(x_t.to(self.out_proj.weight.dtype), self._carry(state), state)  # y (B, D)
         return y, state | carried
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """Attention weights (B, 1, T, S) of x (B, T, D) over the memory. Rows sum to 1, or to less with a window."""
         state = self.begin(x, state)
-        h, _, _ = self._unroll(x, state, pad_mask)
-        return self._weights(h, state).unsqueeze(1)
+        h, _, _ = self._unroll(x, state, pad_mask)  # h (B, T, D)
+        return self._weights(h, state).unsqueeze(1)  # (B, 1, T, S)
 
     def _unroll(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None, State]:
         """h (B, T, D), the attentional vectors (B, T, D) with input feeding or else None, and the carried entries."""
         start = self._carry(state)
         if self.in_proj is None:
-            h, carried = self.recurrence(x, start, pad_mask=pad_mask)
+            h, carried = self.recurrence(x, start, pad_mask=pad_mask)  # h (B, T, D)
             return h, None, carried
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
 
         def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
             x_t, is_real = now
             before = dict(zip(start, carry, strict=True))
-            h, fed, after = self._next(x_t, before, state)
+            h, fed, after = self._next(x_t, before, state)  # h and fed (B, D)
             kept = [
                 torch.where(is_real.view(-1, *[1] * (entry.dim() - 1)), after[name], entry)
                 for name, entry in before.items()
@@ -117,7 +117,7 @@ class MultiplicativeAttention(MemoryMixer):
 
         with without_autocast(x):
             inputs = (x.to(self.out_proj.weight.dtype), real)
-            outputs, last = scan_over_time(step, tuple(start.values()), inputs)
+            outputs, last = scan_over_time(step, tuple(start.values()), inputs)  # outputs (B, T, 2 D)
         h, fed = outputs.chunk(2, dim=-1)  # (B, T, D) each
         return h, fed, dict(zip(start, last, strict=True))
 
@@ -125,10 +125,10 @@ class MultiplicativeAttention(MemoryMixer):
         """One step: h_t and the attentional vector, (B, D) each, and the new carried entries."""
         if self.in_proj is not None:
             *recurrent, _ = carried
-            x_t = self.in_proj(torch.cat((x_t, carried["fed"]), dim=-1))
+            x_t = self.in_proj(torch.cat((x_t, carried["fed"]), dim=-1))  # (B, 2 D) to (B, D)
             carried = {name: carried[name] for name in recurrent}
-        h, carried = self.recurrence.step(x_t, carried)
-        attentional = self._attentional(h.unsqueeze(1), state).squeeze(1)
+        h, carried = self.recurrence.step(x_t, carried)  # h (B, D)
+        attentional = self._attentional(h.unsqueeze(1), state).squeeze(1)  # (B, D)
         return h, attentional, carried if self.in_proj is None else carried | {"fed": attentional}
 
     def _carry(self, state: State) -> State:
@@ -136,16 +136,16 @@ class MultiplicativeAttention(MemoryMixer):
 
     def _attentional(self, h: Tensor, state: State) -> Tensor:
         """Attentional vectors tanh(W [c; h]) (equation 5) for h (B, T, D)."""
-        context = self._weights(h, state) @ state["memory_v"].to(h.dtype)
-        return torch.tanh(self.out_proj(torch.cat((context, h), dim=-1)))
+        context = self._weights(h, state) @ state["memory_v"].to(h.dtype)  # (B, T, D)
+        return torch.tanh(self.out_proj(torch.cat((context, h), dim=-1)))  # (B, T, 2 D) to (B, T, D)
 
     def _weights(self, h: Tensor, state: State) -> Tensor:
         """Attention weights (B, T, S) for h (B, T, D)."""
-        mask = state["memory_mask"]
-        scores = self.score(h, state["memory_k"].to(h.dtype))
+        mask = state["memory_mask"]  # (B, S)
+        scores = self.score(h, state["memory_k"].to(h.dtype))  # (B, T, S)
         if self.window is None:
             return masked_softmax(scores, mask.unsqueeze(1))
-        near, factor = self.window(h, mask)
+        near, factor = self.window(h, mask)  # (B, T, S) each
         weights: Tensor = masked_softmax(scores, near) * factor
         return weights
 

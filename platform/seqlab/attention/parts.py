@@ -134,9 +134,10 @@ class TopK(AttentionPart):
     def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
         masked = scores.masked_fill(~allowed, -torch.inf)
         # Padded by k columns, so that a row with fewer than k keys has a k-th score.
+        # (B, H, T, S + k)
         padded = torch.cat((masked, masked.new_full((*masked.shape[:-1], self.k), -torch.inf)), dim=-1)
-        threshold = padded.topk(self.k, dim=-1).values[..., -1:]
+        threshold = padded.topk(self.k, dim=-1).values[..., -1:]  # (B, H, T, 1)
         # Scores of equal keys differ by rounding, and the rounding differs between `step` and `forward`.
-        largest = scores.masked_fill(~allowed, 0.0).abs().amax(dim=-1, keepdim=True)
+        largest = scores.masked_fill(~allowed, 0.0).abs().amax(dim=-1, keepdim=True)  # (B, H, T, 1)
         slack = TIE * torch.finfo(scores.dtype).eps * largest
         return scores.masked_fill(masked < threshold - slack, -torch.inf)

@@ -59,7 +59,7 @@ class SlidingWindow(Pattern):
         self.window: int | None = window
 
     def allows(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        distance = q_positions[:, :, None] - k_positions[:, None, :]
+        distance = q_positions[:, :, None] - k_positions[:, None, :]  # (B, T, S)
         return (distance >= 0) & (distance < self.window)  # type: ignore[operator]
 
 

@@ -53,9 +53,9 @@ class Retention(LinearFamily):
         self.register_buffer("decay_gap", gap.unsqueeze(-1), persistent=False)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        q, k, v, conv_state = self.project(x, state, real)
+        q, k, v, conv_state = self.project(x, state, real)  # q and k (B, T, H, K), v (B, T, H, V)
         log_decay = torch.log1p(-self.decay_gap).expand(*x.shape[:2], -1, -1)  # (B, T, H, 1)
         updates = Updates(q * self.head_dim**-0.5, k, v, log_decay)
-        o, s = matrix_recurrence(updates, state["s"], real, single=single)
-        heads = self.head_norm(o.to(x.dtype)).flatten(2)
-        return self.out_proj(F.silu(self.gate_proj(x)) * heads), conv_state | {"s": s}
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, V), s (B, H, K, V)
+        heads = self.head_norm(o.to(x.dtype)).flatten(2)  # (B, T, H V)
+        return self.out_proj(F.silu(self.gate_proj(x)) * heads), conv_state | {"s": s}  # y (B, T, D)

@@ -1,6 +1,6 @@
 """Attention scores of queries with cached keys: masking, positional biases and the attention output.
 
-B batch, T query length, S key length, H heads, K head_dim.
+B batch, T query length, S key length, D d_model, H heads, K head_dim, V value width.
 """
 
 from __future__ import annotations
@@ -104,17 +104,17 @@ def scores_of(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> tuple[Tenso
     """Unmasked scores (B, H, T, S) of `attend`, materialised, and the mask `allowed` (B or 1, 1, T, S)."""
     scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1) * scoring.scale  # (B, H, T, K) @ (B, H, K, S)
     allowed = allowed_pairs(scoring.pattern, keys)
-    bias = _bias(q * scoring.scale, k, keys, allowed, scoring.positions)
+    bias = _bias(q * scoring.scale, k, keys, allowed, scoring.positions)  # (B or 1, H, T, S)
     return scores if bias is None else scores + bias, allowed
 
 
 def allowed_pairs(pattern: Pattern, keys: Keys) -> Tensor:
     """Mask (B or 1, 1, T, S) bool, True = may attend. A pad attends to itself, so that no row is empty."""
-    allowed = pattern.allows(keys.q_positions, keys.k_positions)
+    allowed = pattern.allows(keys.q_positions, keys.k_positions)  # (B or 1, T, S)
     if keys.mask is not None:
-        own = torch.arange(keys.mask.shape[1], device=keys.mask.device) == keys.own.unsqueeze(-1)
-        allowed = (allowed & keys.mask[:, None, :]) | own
-    return allowed.unsqueeze(1)
+        own = torch.arange(keys.mask.shape[1], device=keys.mask.device) == keys.own.unsqueeze(-1)  # (B or 1, T, S)
+        allowed = (allowed & keys.mask[:, None, :]) | own  # (B, T, S)
+    return allowed.unsqueeze(1)  # (B or 1, 1, T, S)
 
 
 def _attn_mask(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> Tensor | None:
@@ -124,8 +124,8 @@ def _attn_mask(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> Tensor | N
     plain = keys.mask is None and (type(pattern) is Causal or not pattern.causal)
     if plain and positions.acts_on != "attention scores":
         return None
-    allowed = allowed_pairs(pattern, keys)
-    bias = _bias(q * scale, k, keys, allowed, positions)
+    allowed = allowed_pairs(pattern, keys)  # (B or 1, 1, T, S)
+    bias = _bias(q * scale, k, keys, allowed, positions)  # (B or 1, H, T, S)
     return allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
 
 

@@ -95,20 +95,20 @@ class Attention(SelfAttention):
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
             self.check_causal()
-        q, k, v = self.projected_heads(x, state, pad_mask)
-        keys = self.append(x, {"k": k, "v": v}, state, pad_mask)
+        q, k, v = self.projected_heads(x, state, pad_mask)  # q (B, H, T, K), k and v (B, num_kv_heads, T, K)
+        keys = self.append(x, {"k": k, "v": v}, state, pad_mask)  # keys.entries (B, num_kv_heads, S, K)
         if self.sees_scores():
-            weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
-            heads = weights @ repeat_heads(keys.entries["v"], q.shape[1])
+            weights = F.dropout(self._weights(q, keys), self.dropout, self.training)  # (B, H, T, S)
+            heads = weights @ repeat_heads(keys.entries["v"], q.shape[1])  # (B, H, T, K)
             relative = self.scoring.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:
-            heads = self.attend(q, keys.entries["k"], keys.entries["v"], keys)
+            heads = self.attend(q, keys.entries["k"], keys.entries["v"], keys)  # (B, H, T, K)
         return self._output(heads, x), keys.state if self.causal else {}
 
     @operation
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        y, new_state = self.forward(x_t.unsqueeze(1), state)
+        y, new_state = self.forward(x_t.unsqueeze(1), state)  # y (B, 1, D)
         return y.squeeze(1), new_state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
@@ -124,8 +124,8 @@ class Attention(SelfAttention):
 
     def projected_heads(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, K), keys and values (B, num_kv_heads, T, K) of x."""
-        flat = project(x, (self.q_proj, self.k_proj, self.v_proj))
-        q, k, v = (split_heads(part, self.head_dim) for part in flat)
+        flat = project(x, (self.q_proj, self.k_proj, self.v_proj))  # (B, T, H K or num_kv_heads K) each
+        q, k, v = (split_heads(part, self.head_dim) for part in flat)  # (B, H or num_kv_heads, T, K) each
         for part in self.each_part():
             q, k = part.queries_keys(q, k)
         q, k = self.rotated(q, k, x, state, pad_mask)
@@ -133,23 +133,23 @@ class Attention(SelfAttention):
 
     def _output(self, heads: Tensor, x: Tensor) -> Tensor:
         """Output y (B, T, D) from the heads' outputs (B, H, T, K)."""
-        joined = join_heads(heads)
+        joined = join_heads(heads)  # (B, T, H K)
         for part in self.each_part():
             joined = part.output(joined, x)
-        y: Tensor = self.out_proj(joined)
+        y: Tensor = self.out_proj(joined)  # (B, T, D)
         return y
 
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """Attention weights (B, H, T, S), materialised."""
-        scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)
+        scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)  # (B, H, T, S), (B or 1, 1, T, S)
         for part in self.each_part():
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
         sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
         # (B, H, T, 1) each: scores of a key without a value.
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
-        weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
-        return weights[..., : scores.shape[-1]]
+        weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)  # (B, H, T, S + 1 per sink)
+        return weights[..., : scores.shape[-1]]  # (B, H, T, S)
 
 
 @operation

@@ -62,11 +62,11 @@ class Classifier(nn.Module):
         Raises:
             ValueError: as in `Encoder.forward`.
         """
-        x = self.encoder.embed(inputs)
+        x = self.encoder.embed(inputs)  # (B, T, D)
         if self.class_token is not None:
-            x, pad_mask = prepended(self.class_token, x, pad_mask)
-        pooled_x = self.pooler(pooled(self.encoder.mix(x, pad_mask=pad_mask), pad_mask, self.pool))
-        y: Tensor = self.head(self.dropout(pooled_x))
+            x, pad_mask = prepended(self.class_token, x, pad_mask)  # (B, 1 + T, D), (B, 1 + T)
+        pooled_x = self.pooler(pooled(self.encoder.mix(x, pad_mask=pad_mask), pad_mask, self.pool))  # (B, D)
+        y: Tensor = self.head(self.dropout(pooled_x))  # (B, C)
         return y
 
 
@@ -99,6 +99,7 @@ class BagOfWords(nn.Module):
             ValueError: the inputs are features.
         """
         check_inputs(self.embedding, tokens)
+        # (B, T, D) to (B, D) to (B, C)
         y: Tensor = self.head(self.dropout(pooled(self.embedding(tokens), pad_mask, "mean")))
         return y
 
@@ -109,8 +110,8 @@ def prepended(token: Tensor, x: Tensor, pad_mask: Tensor | None) -> tuple[Tensor
     tokens = token.expand(x.shape[0], 1, -1)  # (B, 1, D)
     if pad_mask is None:
         return torch.cat((tokens, x), dim=1), None
-    lead = leading_pads(pad_mask)
-    mask = torch.cat((pad_mask.new_ones(x.shape[0], 1), rotate_rows(pad_mask, lead)), dim=1)
+    lead = leading_pads(pad_mask)  # (B,)
+    mask = torch.cat((pad_mask.new_ones(x.shape[0], 1), rotate_rows(pad_mask, lead)), dim=1)  # (B, 1 + T)
     return torch.cat((tokens, rotate_rows(x, lead)), dim=1), mask
 
 
@@ -120,6 +121,6 @@ def pooled(x: Tensor, pad_mask: Tensor | None, pool: str) -> Tensor:
         pad_mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     if pool == "mean":
         return (x * pad_mask.unsqueeze(-1)).sum(dim=1) / count_real(pad_mask, x).clamp(min=1).unsqueeze(-1)
-    place = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
-    found = (place * pad_mask).argmax(dim=1) if pool == "last" else pad_mask.int().argmax(dim=1)
-    return x[torch.arange(x.shape[0], device=x.device), found]
+    place = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, T)
+    found = (place * pad_mask).argmax(dim=1) if pool == "last" else pad_mask.int().argmax(dim=1)  # (B,)
+    return x[torch.arange(x.shape[0], device=x.device), found]  # (B, D)

@@ -95,18 +95,18 @@ class DecoderLM(nn.Module):
             ValueError: the input exceeds the limit of the positions, or the state belongs to another model or batch.
         """
         start = None if state is None else self._checked(state, tokens)["position"]
-        x = self.positions.embed(self.embedding(tokens), real_positions(start, pad_mask, tokens))
+        x = self.positions.embed(self.embedding(tokens), real_positions(start, pad_mask, tokens))  # (B, T, D)
         x, layer_state = self.stack(self.dropout(x), state, pad_mask=pad_mask)
-        count = count_real(pad_mask, tokens)
+        count = count_real(pad_mask, tokens)  # (B,)
         new_state = {"position": count if start is None else start + count} | layer_state
         return x if features else self.output(x), new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Decode step: maps tokens (B,) and a state to logits (B, V) and the next state."""
         position = self._checked(state, tokens)["position"]
-        x = self.positions.embed(self.embedding(tokens).unsqueeze(1), position.unsqueeze(1)).squeeze(1)
+        x = self.positions.embed(self.embedding(tokens).unsqueeze(1), position.unsqueeze(1)).squeeze(1)  # (B, D)
         x, layer_state = self.stack.step(self.dropout(x), state)
-        return self.output(x), {"position": position + 1} | layer_state
+        return self.output(x), {"position": position + 1} | layer_state  # logits (B, V)
 
     def init_state(self, batch_size: int) -> State:
         """Initial state, before the first token."""

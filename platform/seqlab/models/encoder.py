@@ -80,7 +80,7 @@ class Encoder(nn.Module):
     def embed(self, inputs: Tensor, token_types: Tensor | None = None) -> Tensor:
         """Embeds inputs as in `forward` into vectors (B, T, D), without positions."""
         check_inputs(self.embedding, inputs)
-        x: Tensor = self.embedding(inputs) if token_types is None else self.embedding(inputs, token_types)
+        x: Tensor = self.embedding(inputs) if token_types is None else self.embedding(inputs, token_types)  # (B, T, D)
         return x
 
     def mix(self, x: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:

@@ -111,7 +111,7 @@ class EncoderDecoder(nn.Module):
         Raises:
             ValueError: the source exceeds the limit of the positions.
         """
-        memory = self.encoder(source, pad_mask=source_mask)
+        memory = self.encoder(source, pad_mask=source_mask)  # (B, S, D)
         position = source.new_zeros(source.shape[0])
         return {"position": position} | self.stack.init_state(source.shape[0], memory, source_mask)
 
@@ -129,7 +129,7 @@ class EncoderDecoder(nn.Module):
             ValueError: the target exceeds the limit of the positions, or the state belongs to another model or batch.
         """
         check_state(state, self.state_spec(), tokens.shape[0], "this model")
-        x = self._embed(tokens, real_positions(state["position"], pad_mask, tokens))
+        x = self._embed(tokens, real_positions(state["position"], pad_mask, tokens))  # (B, T, D)
         x, layer_state = self.stack(x, state, pad_mask=pad_mask)
         new_state = {"position": state["position"] + count_real(pad_mask, tokens)} | layer_state
         return x if features else self.output(x), new_state
@@ -137,9 +137,9 @@ class EncoderDecoder(nn.Module):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Decode step: maps tokens (B,) and a state to logits (B, V) and the next state."""
         check_state(state, self.state_spec(), tokens.shape[0], "this model")
-        x = self._embed(tokens.unsqueeze(1), state["position"].unsqueeze(1)).squeeze(1)
+        x = self._embed(tokens.unsqueeze(1), state["position"].unsqueeze(1)).squeeze(1)  # (B, D)
         x, layer_state = self.stack.step(x, state)
-        return self.output(x), {"position": state["position"] + 1} | layer_state
+        return self.output(x), {"position": state["position"] + 1} | layer_state  # logits (B, V)
 
     def state_spec(self) -> Spec:
         """Entries of the decoding state, including those derived from the source."""

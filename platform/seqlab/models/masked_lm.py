@@ -45,7 +45,7 @@ class MaskedLM(nn.Module):
     def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None, features: bool = False) -> Tensor:
         """Logits (B, T, V) of the original tokens, given tokens (B, T) and pad_mask (B, T), True = a real token; with
         `features`, the inputs of `output` (B, T, D) instead."""
-        x = self.norm(F.gelu(self.transform(self.encoder(tokens, pad_mask=pad_mask))))
+        x = self.norm(F.gelu(self.transform(self.encoder(tokens, pad_mask=pad_mask))))  # (B, T, D)
         return x if features else self.output(x)
 
     def output(self, x: Tensor) -> Tensor:

@@ -87,14 +87,14 @@ class RNNSeq2Seq(nn.Module):
         Raises:
             ValueError: the state belongs to another model or has another batch size.
         """
-        x, own = self._enter(tokens, state)
-        y, new_state = self.decoder(x, own, pad_mask=pad_mask)
+        x, own = self._enter(tokens, state)  # x (B, T, D)
+        y, new_state = self.decoder(x, own, pad_mask=pad_mask)  # y (B, T, D)
         return y if features else self.output(y), state | new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Decode step: maps tokens (B,) and a state to logits (B, V) and the next state."""
-        x, own = self._enter(tokens.unsqueeze(1), state)
-        y, new_state = self.decoder.step(x.squeeze(1), own)
+        x, own = self._enter(tokens.unsqueeze(1), state)  # x (B, 1, D)
+        y, new_state = self.decoder.step(x.squeeze(1), own)  # y (B, D)
         return self.output(y), state | new_state
 
     def state_spec(self) -> Spec:
@@ -109,7 +109,7 @@ class RNNSeq2Seq(nn.Module):
     def _enter(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """The decoder's inputs (B, T, D), and its own state."""
         check_state(state, self.state_spec(), tokens.shape[0], "this model")
-        x = self.dropout(self.embedding(tokens))
+        x = self.dropout(self.embedding(tokens))  # (B, T, D)
         if self.context_proj is not None:
             x = x + self.context_proj(state["memory_context"]).unsqueeze(1)
         return x, {name: state[name] for name in self.decoder.state_names}

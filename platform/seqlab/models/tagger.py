@@ -49,5 +49,5 @@ class Tagger(nn.Module):
         Raises:
             ValueError: as in `Encoder.forward`.
         """
-        y: Tensor = self.head(self.dropout(self.encoder(inputs, pad_mask=pad_mask)))
+        y: Tensor = self.head(self.dropout(self.encoder(inputs, pad_mask=pad_mask)))  # (B, T, C)
         return y

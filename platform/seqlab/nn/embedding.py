@@ -35,7 +35,7 @@ class TypedEmbedding(nn.Embedding):
         """Embeds tokens (B, T) with token_types (B, T), 0 or 1, None = all 0: (B, T, D)."""
         types = torch.zeros_like(tokens) if token_types is None else token_types
         # The order matters: torch 2.11 cannot add to the output of a table sharded over ranks.
-        y: Tensor = self.types(types) + super().forward(tokens)
+        y: Tensor = self.types(types) + super().forward(tokens)  # (B, T, D)
         return y
 
 

@@ -18,12 +18,19 @@ def check_heads(num_heads: int, width: int, what: str = "d_model") -> None:
 def repeat_heads(kv: Tensor, num_heads: int) -> Tensor:
     """Repeats kv (B, num_kv_heads, S, K) to (B, num_heads, S, K): query head h reads h // (num_heads / num_kv_heads).
 
+        multi-head              grouped-query           multi-query
+        4 key-value heads       2 key-value heads       1 key-value head
+
+        q0   q1   q2   q3       q0   q1   q2   q3       q0   q1   q2   q3
+        |    |    |    |        '-+--'    '--+-'        '----+---+----'
+        kv0  kv1  kv2  kv3       kv0        kv1                kv0
+
     Avoids repeat_interleave, whose strides torch.export cannot determine for every S.
     """
     group = num_heads // kv.shape[1]
     if group == 1:
         return kv
-    return torch.cat([head for head in torch.split(kv, 1, dim=1) for _ in range(group)], dim=1)
+    return torch.cat([head for head in torch.split(kv, 1, dim=1) for _ in range(group)], dim=1)  # (B, num_heads, S, K)
 
 
 def check_grouped_heads(d_model: int, num_heads: int, num_kv_heads: int, head_dim: int | None = None) -> None:
@@ -50,9 +57,9 @@ def part_of(count: int, ranks: int, what: str) -> int:
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """(B, T, H K) to (B, H, T, K)."""
-    return x.view(*x.shape[:-1], x.shape[-1] // head_dim, head_dim).transpose(1, 2)
+    return x.view(*x.shape[:-1], x.shape[-1] // head_dim, head_dim).transpose(1, 2)  # (B, T, H, K) to (B, H, T, K)
 
 
 def join_heads(heads: Tensor) -> Tensor:
     """(B, H, T, K) to (B, T, H K)."""
-    return heads.transpose(1, 2).flatten(2)
+    return heads.transpose(1, 2).flatten(2)  # (B, T, H, K) to (B, T, H K)

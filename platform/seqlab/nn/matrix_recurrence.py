@@ -88,7 +88,7 @@ def step_by_step(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Te
 
 def _only_real(updates: Updates, real: Tensor) -> Updates:
     """A pad decays nothing and writes nothing."""
-    pad = ~real[:, :, None, None]
+    pad = ~real[:, :, None, None]  # (B, T, 1, 1)
     erase = updates.erase
     return updates._replace(
         k=updates.k.masked_fill(pad, 0.0),
@@ -107,14 +107,14 @@ def _without_beta(updates: Updates) -> Updates:
 
 def _step(now: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
     """One step of the recurrence: the next matrix (B, H, K, V), and o (B, H, V)."""
-    v, decayed = now.v, matrix * now.log_decay.exp().unsqueeze(-1)
+    v, decayed = now.v, matrix * now.log_decay.exp().unsqueeze(-1)  # (B, H, V), (B, H, K, V)
     if now.read is not None:
-        found = _read(matrix, now.read)
+        found = _read(matrix, now.read)  # (B, H, V)
         if now.erase is None:
             v = v - found
         else:
             decayed = decayed + now.erase.unsqueeze(-1) * found.unsqueeze(-2)
-    matrix = decayed + now.k.unsqueeze(-1) * v.unsqueeze(-2)
+    matrix = decayed + now.k.unsqueeze(-1) * v.unsqueeze(-2)  # (B, H, K, V)
     return matrix, _read(matrix, now.q)
 
 
@@ -139,31 +139,33 @@ def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor
     length = updates.v.shape[1]
     cut = updates.each(_cut)  # (B, H, N, C, ...) each
     q, k, v = cut.q, cut.k, cut.v
-    log = cut.log_decay.cumsum(dim=-2)  # up to and including each token
-    after = (log[..., -1:, :] - log).exp()  # from each token to the end of its chunk
-    decay = log[..., -1:, :].exp().mT  # of a whole chunk: (B, H, N, K or 1, 1)
-    # Keys (B, H, N, K, C) as the end of the chunk sees them, and queries as its start does.
+    log = cut.log_decay.cumsum(dim=-2)  # (B, H, N, C, K or 1), up to and including each token
+    after = (log[..., -1:, :] - log).exp()  # (B, H, N, C, K or 1), from each token to the end of its chunk
+    decay = log[..., -1:, :].exp().mT  # (B, H, N, K or 1, 1), of a whole chunk
+    # Keys (B, H, N, K, C) as the end of the chunk sees them, and queries (B, H, N, C, K) as its start does.
     k_end, q_start, turned = (k * after).mT, q * log.exp(), None
     if cut.read is None:
-        scores = _scores(q.unsqueeze(-2), k.unsqueeze(-2), log, strongest)[..., 0, :, 0]
+        scores = _scores(q.unsqueeze(-2), k.unsqueeze(-2), log, strongest)[..., 0, :, 0]  # (B, H, N, C, C)
         o, added = scores @ v, k_end @ v  # (B, H, N, C, V) and (B, H, N, K, V)
     else:
-        before = F.pad(log[..., :-1, :], (0, 0, 1, 0))
+        before = F.pad(log[..., :-1, :], (0, 0, 1, 0))  # (B, H, N, C, K or 1)
         # The delta rule adds at k what it finds at -read.
         read, written = (-cut.read, [k]) if cut.erase is None else (cut.read, [k, cut.erase])
         # Token t reads the matrix decayed up to t - 1, as a query at the previous token would.
-        ahead = F.pad(read[..., 1:, :], (0, 0, 0, 1))
+        ahead = F.pad(read[..., 1:, :], (0, 0, 0, 1))  # (B, H, N, C, K)
+        # (B, H, N, C, 2, C, 1 or 2)
         scores = _scores(torch.stack((q, ahead), dim=-2), torch.stack(written, dim=-2), log, strongest)
-        found = F.pad(scores[..., :-1, 1, :, :], (0, 0, 0, 0, 1, 0))
-        erase_end = k_end if cut.erase is None else (cut.erase * after).mT
+        found = F.pad(scores[..., :-1, 1, :, :], (0, 0, 0, 0, 1, 0))  # (B, H, N, C, C, 1 or 2)
+        erase_end = k_end if cut.erase is None else (cut.erase * after).mT  # (B, H, N, K, C)
 
         # u = read S + found_k v + found_erase u: a unit lower triangular system in u; both parts are solved at once.
-        right = torch.cat((read * before.exp(), found[..., 0] @ v), dim=-1)
+        right = torch.cat((read * before.exp(), found[..., 0] @ v), dim=-1)  # (B, H, N, C, K + V)
         solved = torch.linalg.solve_triangular(-found[..., -1], right, upper=False, unitriangular=True)
-        by_start, by_chunk = solved.split((k.shape[-1], v.shape[-1]), dim=-1)
-        q_scores, q_erased = scores[..., 0, :, 0], scores[..., 0, :, -1]
+        by_start, by_chunk = solved.split((k.shape[-1], v.shape[-1]), dim=-1)  # (B, H, N, C, K), (B, H, N, C, V)
+        q_scores, q_erased = scores[..., 0, :, 0], scores[..., 0, :, -1]  # (B, H, N, C, C) each
+        # (B, H, N, C, V), (B, H, N, K, V)
         o, added = q_scores @ v + q_erased @ by_chunk, k_end @ v + erase_end @ by_chunk
-        q_start, turned = q_start + q_erased @ by_start, erase_end @ by_start
+        q_start, turned = q_start + q_erased @ by_start, erase_end @ by_start  # (B, H, N, C, K), (B, H, N, K, K)
 
     starts = []  # N matrices (B, H, K, V)
     for n in range(v.shape[2]):
@@ -179,8 +181,8 @@ def _cut(x: Tensor) -> Tensor:
     length, size = x.shape[1], SHORTEST_CHUNK
     while size < min(length, CHUNK):
         size *= 2
-    x = F.pad(x, (0, 0, 0, 0, 0, -length % size))
-    return torch.unflatten(x, 1, (-1, size)).permute(0, 3, 1, 2, 4).contiguous()
+    x = F.pad(x, (0, 0, 0, 0, 0, -length % size))  # (B, N C, H, K)
+    return torch.unflatten(x, 1, (-1, size)).permute(0, 3, 1, 2, 4).contiguous()  # (B, H, N, C, K)
 
 
 def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
@@ -192,19 +194,22 @@ def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
     """
     size = log.shape[-2]
     if log.shape[-1] == 1:
-        weights = (log - log.mT).tril().exp().tril()
+        weights = (log - log.mT).tril().exp().tril()  # (..., C, C)
         return _products(x, y) * weights[..., :, None, :, None]
     if size > 1 and size * -strongest > SAFE_RANGE:
         # Pairs across the middle are factored there: decay from y to the middle, then from the middle to x.
+        # (..., 2, C/2, X, K), (..., 2, C/2, Y, K)
         x, y = torch.unflatten(x, -3, (2, -1)), torch.unflatten(y, -3, (2, -1))
-        log = torch.unflatten(log, -2, (2, -1)).unsqueeze(-2)
+        log = torch.unflatten(log, -2, (2, -1)).unsqueeze(-2)  # (..., 2, C/2, 1, K)
+        # log_0 and log_1 (..., C/2, 1, K), x_1 (..., C/2, X, K), y_0 (..., C/2, Y, K)
         (log_0, log_1), x_1, y_0 = log.unbind(-4), x.select(-4, 1), y.select(-4, 0)
-        middle = log_0[..., -1:, :, :]
-        across = _products(x_1 * (log_1 - middle).exp(), y_0 * (middle - log_0).exp())
-        first, second = _scores(x, y, log.squeeze(-2), strongest).unbind(-5)
+        middle = log_0[..., -1:, :, :]  # (..., 1, 1, K)
+        across = _products(x_1 * (log_1 - middle).exp(), y_0 * (middle - log_0).exp())  # (..., C/2, X, C/2, Y)
+        first, second = _scores(x, y, log.squeeze(-2), strongest).unbind(-5)  # (..., C/2, X, C/2, Y) each
+        # (..., C, X, C, Y)
         return torch.cat((F.pad(first, (0, 0, 0, size // 2)), torch.cat((across, second), dim=-2)), dim=-4)
-    since = (log - log[..., :1, :]).unsqueeze(-2)
-    below = torch.ones(size, size, dtype=x.dtype, device=x.device).tril()
+    since = (log - log[..., :1, :]).unsqueeze(-2)  # (..., C, 1, K)
+    below = torch.ones(size, size, dtype=x.dtype, device=x.device).tril()  # (C, C)
     return _products(x * since.exp(), y * (-since).exp()) * below[:, None, :, None]
 
 

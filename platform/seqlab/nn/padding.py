@@ -28,7 +28,7 @@ def real_positions(start: Tensor | None, pad_mask: Tensor | None, x: Tensor) -> 
     if pad_mask is None:
         offsets = torch.arange(x.shape[1], device=x.device)[None, :]
         return offsets if start is None else start[:, None] + offsets
-    last = pad_mask.cumsum(dim=1) - 1
+    last = pad_mask.cumsum(dim=1) - 1  # (B, T)
     return (last if start is None else start[:, None] + last).clamp(min=0)
 
 
@@ -43,7 +43,7 @@ def rotate_rows(x: Tensor, places: Tensor) -> Tensor:
     Rotating a row by its number of leading pads moves its real tokens to the front; the negative number undoes this.
     """
     size = x.shape[1]
-    source = torch.arange(size, device=x.device) + places.unsqueeze(1)
+    source = torch.arange(size, device=x.device) + places.unsqueeze(1)  # (B, T)
     source = torch.where(source < size, source, source - size)
     source = torch.where(source >= 0, source, source + size)
     return x.gather(1, source.view(*source.shape, *[1] * (x.dim() - 2)).expand_as(x))

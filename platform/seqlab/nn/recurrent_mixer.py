@@ -29,7 +29,7 @@ class AlignedMixer(Mixer):
             state = self.init_state(x.shape[0]) if self.causal else {}
         if pad_mask is None:
             return self.run(x, state, None)
-        lead = leading_pads(pad_mask)
+        lead = leading_pads(pad_mask)  # (B,)
         y, new_state = self.run(rotate_rows(x, lead), state, pad_mask.sum(dim=1))
         return rotate_rows(y, -lead), new_state
 
@@ -68,5 +68,5 @@ class RecurrentMixer(AlignedMixer):
         return self.mix(x, state, None if length is None else is_real(x, length).squeeze(-1), single=False)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        y, new_state = self.mix(x_t.unsqueeze(1), state, None, single=True)
+        y, new_state = self.mix(x_t.unsqueeze(1), state, None, single=True)  # y (B, 1, D)
         return y.squeeze(1), new_state

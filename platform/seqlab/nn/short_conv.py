@@ -20,7 +20,7 @@ def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tu
     Returns:
         history (B, R + T, D) and the next state, the last R real inputs.
     """
-    history = torch.cat((state, x), dim=1)
+    history = torch.cat((state, x), dim=1)  # (B, R + T, D)
     if length is None:
         return history, history[:, x.shape[1] :]
     last = length.unsqueeze(1) + torch.arange(state.shape[1], device=x.device)  # (B, R) places in the history
@@ -49,14 +49,14 @@ class ShortConv(nn.Module):
     def forward(self, x: Tensor, state: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Convolves x (B, T, D), whose rows start with `length` (B,) real inputs, None = all T: y (B, T, D) and the
         next state."""
-        history, new_state = extend_history(state, x, length)
-        y: Tensor = self.conv(history.transpose(1, 2)).transpose(1, 2)  # over time in (B, D, W - 1 + T)
+        history, new_state = extend_history(state, x, length)  # (B, W - 1 + T, D), (B, W - 1, D)
+        y: Tensor = self.conv(history.transpose(1, 2)).transpose(1, 2)  # (B, D, W - 1 + T) to (B, T, D)
         return y, new_state
 
     def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Decode step: maps x_t (B, D) and a state to y_t (B, D) and the next state."""
-        window = torch.cat((state, x_t.unsqueeze(1)), dim=1)
-        y_t = (window.transpose(1, 2) * self.conv.weight.squeeze(1)).sum(dim=-1)
+        window = torch.cat((state, x_t.unsqueeze(1)), dim=1)  # (B, W, D)
+        y_t = (window.transpose(1, 2) * self.conv.weight.squeeze(1)).sum(dim=-1)  # (B, D)
         return y_t if self.conv.bias is None else y_t + self.conv.bias, window[:, 1:]
 
     @property

@@ -1,4 +1,7 @@
-"""Attention with linear biases (Press et al. 2022, "Train short, test long")."""
+"""Attention with linear biases (Press et al. 2022, "Train short, test long").
+
+B batch, T query length, S key length, H heads.
+"""
 
 from __future__ import annotations
 
@@ -36,5 +39,5 @@ class ALiBi(PositionalEncoding):
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         constant = cast(ConstantTensor, self.slopes[str(q.shape[1])])
         slopes = constant.value.to(torch.promote_types(q.dtype, torch.float32))
-        distance = (q_positions[:, None, :, None] - k_positions[:, None, None, :]).abs()
-        return (-slopes[:, None, None] * distance).to(q.dtype)
+        distance = (q_positions[:, None, :, None] - k_positions[:, None, None, :]).abs()  # (B or 1, 1, T, S)
+        return (-slopes[:, None, None] * distance).to(q.dtype)  # (B or 1, H, T, S)

@@ -49,7 +49,7 @@ class Angles(nn.Module):
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Angles (B, T, W/2) in radians at positions (B, T), in at least float32."""
-        angle = torch.remainder(positions.unsqueeze(-1) * self.frequency.value, self.turn.value)
+        angle = torch.remainder(positions.unsqueeze(-1) * self.frequency.value, self.turn.value)  # (..., W/2)
         return angle.to(torch.promote_types(dtype, torch.float32))
 
 

@@ -1,6 +1,6 @@
 """Contextual position encoding (Golovneva et al. 2024).
 
-B batch, T query length, S key length, H heads, K head_dim.
+B batch, T query length, S key length, H heads, K head_dim, P positions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CoPE(PositionalEncoding):
     the last embedding use the last one.
 
     Args:
-        num_positions: number of embeddings, for positions 0 to num_positions - 1; at least 2.
+        num_positions: number P of embeddings, for positions 0 to P - 1; at least 2.
     """
 
     acts_on = "attention scores"
@@ -50,19 +50,20 @@ class CoPE(PositionalEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         assert self.table is not None, "not attached"
+        # (B, H, T, S)
         position = self._count(q, k, q_positions, k_positions, allowed).clamp(max=self.num_positions - 1)
         below = position.floor()
         above = (below + 1).clamp(max=self.num_positions - 1)
-        scores = (q @ self.table.t()).to(position.dtype)
+        scores = (q @ self.table.t()).to(position.dtype)  # (B, H, T, P)
         between = position - below
-        at_below, at_above = scores.gather(-1, below.long()), scores.gather(-1, above.long())
+        at_below, at_above = scores.gather(-1, below.long()), scores.gather(-1, above.long())  # (B, H, T, S) each
         return (at_below + between * (at_above - at_below)).to(q.dtype)
 
     def _count(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         """Sum of the gates from each key to the query, (B, H, T, S), in at least float32."""
-        scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1)
+        scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1)  # (B, H, T, S)
         gates = scores.to(torch.promote_types(q.dtype, torch.float32)).sigmoid().masked_fill(~allowed, 0.0)
-        distance = q_positions[:, None, :, None] - k_positions[:, None, None, :]
+        distance = q_positions[:, None, :, None] - k_positions[:, None, None, :]  # (B or 1, 1, T, S)
         up_to_query = gates.masked_fill(distance < 0, 0.0).flip(-1).cumsum(dim=-1).flip(-1)
         from_query = gates.masked_fill(distance > 0, 0.0).cumsum(dim=-1)
         return torch.where(distance < 0, from_query, up_to_query)

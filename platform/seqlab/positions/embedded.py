@@ -54,8 +54,8 @@ class EmbeddedEncoding(PositionalEncoding):
         encoded = self.encode(positions, x.dtype).to(x.dtype)
         if self.combine == "add":
             return x + encoded
-        both = torch.cat((x, encoded.expand(x.shape[0], -1, -1)), dim=-1)
-        return F.linear(both, self.projection).to(x.dtype)
+        both = torch.cat((x, encoded.expand(x.shape[0], -1, -1)), dim=-1)  # (B, T, D + W)
+        return F.linear(both, self.projection).to(x.dtype)  # (B, T, D)
 
 
 class Sinusoidal(EmbeddedEncoding):
@@ -73,8 +73,8 @@ class Sinusoidal(EmbeddedEncoding):
         self.angles = Angles(geometric(base, d_model))
 
     def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        angle = self.angles(positions, dtype)
-        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)  # (B, T, D/2, 2) to (B, T, D)
+        angle = self.angles(positions, dtype)  # (B or 1, T, D/2)
+        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)  # (B or 1, T, D/2, 2) to (B or 1, T, D)
 
 
 class Learned(EmbeddedEncoding):
@@ -92,7 +92,7 @@ class Learned(EmbeddedEncoding):
         self.table = nn.Embedding(max_seq_len, d_model)
 
     def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        table: Tensor = self.table(positions)
+        table: Tensor = self.table(positions)  # (B or 1, T, D)
         return table
 
 
@@ -116,7 +116,7 @@ class Integer(EmbeddedEncoding):
         self.scale = max_seq_len if scaled else 1
 
     def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        return positions.unsqueeze(-1).to(torch.promote_types(dtype, torch.float32)) / self.scale
+        return positions.unsqueeze(-1).to(torch.promote_types(dtype, torch.float32)) / self.scale  # (B or 1, T, 1)
 
 
 class Binary(EmbeddedEncoding):
@@ -145,5 +145,5 @@ class Binary(EmbeddedEncoding):
         self.register_buffer("powers", powers, persistent=False)
 
     def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        bits = (positions.unsqueeze(-1) & self.powers) != 0
-        return F.pad(bits.to(dtype), (0, self.padding))
+        bits = (positions.unsqueeze(-1) & self.powers) != 0  # (B or 1, T, num_bits)
+        return F.pad(bits.to(dtype), (0, self.padding))  # (B or 1, T, W)

@@ -1,4 +1,7 @@
-"""Randomised positions (Ruoss et al. 2023, "Randomized positional encodings boost length generalization")."""
+"""Randomised positions (Ruoss et al. 2023, "Randomized positional encodings boost length generalization").
+
+T length.
+"""
 
 from __future__ import annotations
 
@@ -68,5 +71,5 @@ class Randomized(PositionalEncoding):
             raise ValueError(f"Randomized draws from {self.max_position} positions, the input has {length} tokens")
         if positions.device.type == "cpu" and not torch.compiler.is_compiling() and int(positions.max()) >= length:
             raise ValueError("Randomized positions are drawn anew by each call in training: it cannot continue a state")
-        draw = torch.randperm(self.max_position, device=positions.device)[:length].sort().values
+        draw = torch.randperm(self.max_position, device=positions.device)[:length].sort().values  # (T,)
         return self.encoding.embed(x, draw[positions])

@@ -57,7 +57,7 @@ class RoPE(PositionalEncoding):
         self.angles[str(head_dim)] = Angles(self.scaling.frequencies(self.base, width))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = self._cos_sin(q.shape[-1], positions.unsqueeze(1), q.dtype)
+        cos, sin = self._cos_sin(q.shape[-1], positions.unsqueeze(1), q.dtype)  # (B or 1, 1, T, W/2) each
         return rotate_halves(q, cos, sin), rotate_halves(k, cos, sin)
 
     def rotation(self, head_dim: int, num_positions: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -65,7 +65,7 @@ class RoPE(PositionalEncoding):
         return self._cos_sin(head_dim, torch.arange(num_positions, device=angles.turn.value.device), dtype)
 
     def _cos_sin(self, head_dim: int, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        angle = self.angles[str(head_dim)](positions, dtype)
+        angle = self.angles[str(head_dim)](positions, dtype)  # (..., W/2)
         cos, sin = angle.cos(), angle.sin()
         if self.scaling.temperature != 1.0:
             cos, sin = cos * self.scaling.temperature, sin * self.scaling.temperature
@@ -75,6 +75,7 @@ class RoPE(PositionalEncoding):
 def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """x (B, H, T, K) with its channel pairs (i, i + W/2), i < W/2, rotated by cos and sin (B or 1, 1, T, W/2)."""
     half = cos.shape[-1]
+    # (B, H, T, W/2), (B, H, T, W/2), (B, H, T, K - W)
     first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    rotated = (first * cos - second * sin, second * cos + first * sin)
-    return torch.cat(rotated if not rest.shape[-1] else (*rotated, rest), dim=-1)
+    rotated = (first * cos - second * sin, second * cos + first * sin)  # (B, H, T, W/2) each
+    return torch.cat(rotated if not rest.shape[-1] else (*rotated, rest), dim=-1)  # (B, H, T, K)

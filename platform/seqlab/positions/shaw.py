@@ -54,8 +54,8 @@ class Shaw(PositionalEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         assert self.key_table is not None, "not attached"
-        scores = q @ self.key_table.t()
-        return scores.gather(-1, self._index(q, q_positions, k_positions))
+        scores = q @ self.key_table.t()  # (B, H, T, 2 C + 1)
+        return scores.gather(-1, self._index(q, q_positions, k_positions))  # (B, H, T, S)
 
     def values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         if self.value_table is None:
@@ -63,10 +63,10 @@ class Shaw(PositionalEncoding):
         # Attention weights summed over the keys at each distance, (B, H, T, 2C + 1).
         summed = weights.new_zeros(*weights.shape[:3], 2 * self.max_distance + 1)
         summed = summed.scatter_add(-1, self._index(weights, q_positions, k_positions), weights)
-        return summed @ self.value_table
+        return summed @ self.value_table  # (B, H, T, K)
 
     def _index(self, like: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         """Table row of each query-key pair, (B, H, T, S), expanded to the heads of `like` (B, H, T, ...)."""
-        offset = k_positions[:, None, :] - q_positions[:, :, None]
+        offset = k_positions[:, None, :] - q_positions[:, :, None]  # (B or 1, T, S)
         index = offset.clamp(-self.max_distance, self.max_distance) + self.max_distance
-        return index.unsqueeze(1).expand(*like.shape[:3], -1)
+        return index.unsqueeze(1).expand(*like.shape[:3], -1)  # (B, H, T, S)

@@ -1,4 +1,7 @@
-"""Learned biases over bucketed distances (Raffel et al. 2020, "T5")."""
+"""Learned biases over bucketed distances (Raffel et al. 2020, "T5").
+
+B batch, T query length, S key length, H heads.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +65,12 @@ class T5Bias(PositionalEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         assert self.table is not None, "not attached"
-        offset = k_positions[:, None, :] - q_positions[:, :, None]
+        offset = k_positions[:, None, :] - q_positions[:, :, None]  # (B or 1, T, S)
         distance = offset.abs() if self.bidirectional else (-offset).clamp(min=0)
-        index = self.buckets[distance.clamp(max=self.max_distance)]
+        index = self.buckets[distance.clamp(max=self.max_distance)]  # (B or 1, T, S)
         if self.bidirectional:
             index = index + (offset > 0) * (self.num_buckets // 2)
-        return self.table[index].permute(0, 3, 1, 2).to(q.dtype)  # (B, T, S, H) to (B, H, T, S)
+        return self.table[index].permute(0, 3, 1, 2).to(q.dtype)  # (B or 1, T, S, H) to (B or 1, H, T, S)
 
 
 def bucket(distance: int, num_buckets: int, max_distance: int) -> int:

@@ -65,8 +65,8 @@ class XPos(PositionalEncoding):
         """Raises ValueError past max_seq_len (compiled or on a GPU, only if a single call is too long by itself)."""
         self.check_length(positions)
         size = str(q.shape[-1])
-        angle = self.angles[size](positions, q.dtype).unsqueeze(1)
-        # In float64, or the exponential of 60 would be off by 60 eps.
+        angle = self.angles[size](positions, q.dtype).unsqueeze(1)  # (B or 1, 1, T, K/2)
+        # (B or 1, 1, T, K/2) in float64, or the exponential of 60 would be off by 60 eps.
         exponent = (positions - self.middle)[:, None, :, None] * cast(ConstantTensor, self.log_zeta[size]).value
         cos, sin = angle.cos(), angle.sin()
         q_scale, k_scale = exponent.exp().to(angle.dtype), (-exponent).exp().to(angle.dtype)

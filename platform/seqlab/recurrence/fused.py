@@ -85,11 +85,11 @@ class FusedRecurrence(AlignedMixer):
                 return self.run(x.to(self._any_weight().dtype), state, length)
         # (L, B, D), PyTorch's layout.
         entries = tuple(state[name].transpose(0, 1) for name in self.state_names) if self.causal else ()
-        y, last = self.over_time(x, entries, length)
+        y, last = self.over_time(x, entries, length)  # y (B, T, D)
         if not self.causal:
             return y, {}
         if length is not None:
-            empty = (length == 0).unsqueeze(-1)
+            empty = (length == 0).unsqueeze(-1)  # (B, 1)
             last = tuple(torch.where(empty, old, new) for old, new in zip(entries, last, strict=True))
         return y, self._to_state(last)
 
@@ -100,7 +100,7 @@ class FusedRecurrence(AlignedMixer):
                 return self.step(x_t.to(self._any_weight().dtype), state)
         carries: list[Carry] = []
         for k, (weights,) in enumerate(self.weights()):
-            carry = tuple(state[name][:, k] for name in self.state_names)
+            carry = tuple(state[name][:, k] for name in self.state_names)  # (B, D) each
             carries.append(self.cell_step(self._dropped(x_t, k), carry, weights))
             x_t = carries[-1][0]
         return x_t, self._to_state(tuple(torch.stack(entry) for entry in zip(*carries, strict=True)))
@@ -119,13 +119,13 @@ class FusedRecurrence(AlignedMixer):
         start = tuple(entry.contiguous() for entry in entries)
         start_of_cell = None if not start else start[0] if len(start) == 1 else start
         if length is None:
-            y, last = self.cell(x, start_of_cell)
+            y, last = self.cell(x, start_of_cell)  # y (B, T, D)
         else:
             # With a packed sequence each row stops at its length, so padding is the identity.
             packed = pack_padded_sequence(x, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
             packed_y, last = self.cell(packed, start_of_cell)
             assert isinstance(packed_y, PackedSequence)
-            y, _ = pad_packed_sequence(packed_y, batch_first=True, total_length=x.shape[1])
+            y, _ = pad_packed_sequence(packed_y, batch_first=True, total_length=x.shape[1])  # y (B, T, D)
         return y, (last,) if isinstance(last, Tensor) else last
 
     def _looped(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
@@ -140,7 +140,7 @@ class FusedRecurrence(AlignedMixer):
                     new = tuple(torch.where(real[t], n, old) for n, old in zip(new, carry, strict=True))
                 carry = new
             layers.append(carry)
-            x = torch.stack(outputs, dim=1)
+            x = torch.stack(outputs, dim=1)  # (B, T, D)
         return x, tuple(torch.stack(entry) for entry in zip(*layers, strict=True))
 
     def _dropped(self, x: Tensor, k: int) -> Tensor:
@@ -158,6 +158,7 @@ class FusedRecurrence(AlignedMixer):
 
     def _to_state(self, last: Carry) -> State:
         dtype = self._any_weight().dtype
+        # (L, B, D) to (B, L, D) each
         return {n: entry.transpose(0, 1).to(dtype) for n, entry in zip(self.state_names, last, strict=True)}
 
 

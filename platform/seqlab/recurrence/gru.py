@@ -1,4 +1,7 @@
-"""Gated recurrent unit (Cho et al. 2014)."""
+"""Gated recurrent unit (Cho et al. 2014).
+
+B batch, T length, D d_model, L layers.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ class GRU(FusedRecurrence):
     """PyTorch's GRU layer, in which the reset gate acts after the recurrent product.
 
     r = sigmoid(W_r x + b_r + U_r h + c_r); z likewise; n = tanh(W_n x + b_n + r * (U_n h + c_n));
-    h' = (1 - z) * n + z * h. The state is `h (B, num_layers, D)`; a bidirectional GRU has none.
+    h' = (1 - z) * n + z * h. The state is `h (B, L, D)`; a bidirectional GRU has none.
 
     Args:
-        num_layers: number of layers stacked inside the mixer.
+        num_layers: number of layers L stacked inside the mixer.
         dropout: dropout probability between these layers, in training.
         bidirectional: whether to run in both directions with width d_model / 2 each; then it is not causal.
         looped: whether to use a Python loop instead of the fused kernel, as a baseline for benchmarks.
@@ -59,9 +62,9 @@ class GRU(FusedRecurrence):
         for k, ((w_ih, w_hh, b_ih, b_hh),) in enumerate(self.weights()):
             from_x = F.linear(self._dropped(x, k), w_ih, b_ih)  # (T, B, 3 D)
             if real is not None:
-                r, z, n = from_x.chunk(3, dim=-1)
+                r, z, n = from_x.chunk(3, dim=-1)  # (T, B, D) each
                 from_x = torch.cat((r, z.masked_fill(~real, torch.inf), n), dim=-1)
             x = GRUOverTime.apply(from_x, entries[0][k], w_hh, b_hh)  # type: ignore[no-untyped-call]  # (T, B, D)
             last.append(x[-1])
         y = x if real is None else x.masked_fill(~real, 0)  # as in PyTorch's kernel
-        return y.transpose(0, 1), (torch.stack(last),)
+        return y.transpose(0, 1), (torch.stack(last),)  # (B, T, D), (L, B, D)

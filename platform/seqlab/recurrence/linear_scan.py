@@ -65,7 +65,7 @@ def complex_step_by_step(a: Pair, b: Pair, h0: Pair) -> Pair:
         h = complex_step((now[0], now[1]), (now[2], now[3]), (carry[0], carry[1]))
         return h, torch.cat(h, dim=-1)
 
-    real, imag = scan_over_time(step, h0, (*a, *b))[0].chunk(2, dim=-1)
+    real, imag = scan_over_time(step, h0, (*a, *b))[0].chunk(2, dim=-1)  # (B, T, D) each
     return real, imag
 
 
@@ -130,7 +130,7 @@ def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
 
     # End state of each chunk from a zero state; with the product of its factors it gives the end from any state.
     a_of, b_of = a.unbind(dim=2), b.unbind(dim=2)  # L of (B, C, D) each: step t of every chunk
-    end = torch.zeros_like(b_of[0])
+    end = torch.zeros_like(b_of[0])  # (B, C, D)
     for t in steps:
         end = torch.addcmul(b_of[t], a_of[t], end)
     ends, factors = end.unbind(dim=1), a.prod(dim=2).unbind(dim=1)  # C of (B, D)
@@ -139,8 +139,8 @@ def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
         starts[chunk] = h0
         h0 = torch.addcmul(ends[chunk], factors[chunk], h0)
 
-    h, state = torch.empty_like(b), torch.stack(starts, dim=1)
-    h_of = h.unbind(dim=2)
+    h, state = torch.empty_like(b), torch.stack(starts, dim=1)  # (B, C, L, D), (B, C, D)
+    h_of = h.unbind(dim=2)  # L of (B, C, D) each
     for t in steps:
         state = torch.addcmul(b_of[t], a_of[t], state, out=h_of[t])
-    return h.view(batch_size, chunks * size, width)[:, :length]
+    return h.view(batch_size, chunks * size, width)[:, :length]  # (B, T, D)

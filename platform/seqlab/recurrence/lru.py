@@ -59,17 +59,17 @@ class LRU(AlignedMixer):
         return 0
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
-        b = self._inputs(x, state)
-        a = tuple(part.expand_as(b[0]) for part in self._decay())
+        b = self._inputs(x, state)  # (B, T, N) each
+        a = tuple(part.expand_as(b[0]) for part in self._decay())  # (B, T, N) each
         if length is not None:
-            real = is_real(x, length)
+            real = is_real(x, length)  # (B, T, 1)
             a = (torch.where(real, a[0], 1.0), torch.where(real, a[1], 0.0))
             b = (torch.where(real, b[0], 0.0), torch.where(real, b[1], 0.0))
-        h = complex_scan((a[0], a[1]), b, (state["h_real"], state["h_imag"]))
+        h = complex_scan((a[0], a[1]), b, (state["h_real"], state["h_imag"]))  # (B, T, N) each
         return self._output(x, h), self._state((h[0][:, -1], h[1][:, -1]))
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        h = complex_step(self._decay(), self._inputs(x_t, state), (state["h_real"], state["h_imag"]))
+        h = complex_step(self._decay(), self._inputs(x_t, state), (state["h_real"], state["h_imag"]))  # (B, N) each
         return self._output(x_t, h), self._state(h)
 
     def state_spec(self) -> Spec:
@@ -93,5 +93,5 @@ class LRU(AlignedMixer):
 
     def _output(self, x: Tensor, h: Pair) -> Tensor:
         """Output of x and h; out_proj holds Re C and -Im C, concatenated."""
-        y: Tensor = self.out_proj(torch.cat(h, dim=-1).to(x.dtype)) + self.skip * x
+        y: Tensor = self.out_proj(torch.cat(h, dim=-1).to(x.dtype)) + self.skip * x  # (..., D)
         return y

@@ -1,7 +1,7 @@
 """The selective state space model S6 in its block (Gu & Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective
 State Spaces").
 
-B batch, T length, D d_model, E inner channels, N d_state, R rank of dt.
+B batch, T length, D d_model, E inner channels, N d_state, R rank of dt, W convolution width.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Mamba(AlignedMixer):
     h_t = exp(dt A) * h_{t-1} + dt x B, y = C h_t + skip * x, output out_proj(y * silu(z)), with A = -exp(a_log) < 0
     (Gu & Dao 2023, algorithm 2 and section 3.4).
 
-    The state is `conv (B, conv_width - 1, E)` and `h (B, E, N)`.
+    The state is `conv (B, W - 1, E)` and `h (B, E, N)`.
 
     Args:
         d_state: number of states N per channel.
         expand: inner width E in multiples of d_model, at least 1 (ValueError).
-        conv_width: kernel width of the short convolution.
+        conv_width: kernel width W of the short convolution.
         dt_rank: rank R of the dt projection; None = d_model/16, rounded up.
         dt_min: lower bound of the log-uniform initialisation of dt, above 0 (ValueError).
         dt_max: upper bound of that initialisation.
@@ -70,20 +70,22 @@ class Mamba(AlignedMixer):
         return 2 * new * (self.dt_weight.numel() + self.d_inner * self.d_state)
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
-        u, z = self.in_proj(x).chunk(2, dim=-1)
-        u, conv = self.conv(u, state["conv"], length)
+        u, z = self.in_proj(x).chunk(2, dim=-1)  # (B, T, E) each
+        u, conv = self.conv(u, state["conv"], length)  # (B, T, E), (B, W - 1, E)
         h, u = state["h"], F.silu(u)
-        u, dt, b, c = self._select(u, h.dtype)
+        u, dt, b, c = self._select(u, h.dtype)  # u and dt (B, T, E), b and c (B, T, N)
         if length is not None:
             dt = torch.where(is_real(dt, length), dt, 0.0)  # dt = 0 is the identity
+        # y (B, T, E), h (B, E, N)
         y, h = selective_scan(self._precise(h), -self._precise(self.a_log).exp(), *map(self._precise, (u, dt, b, c)))
         return self._output(y, u, z), {"conv": conv, "h": h.to(self.a_log.dtype)}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        u, z = self.in_proj(x_t).chunk(2, dim=-1)
-        u, conv = self.conv.step(u, state["conv"])
-        u, dt, b, c = self._select(F.silu(u), state["h"].dtype)
+        u, z = self.in_proj(x_t).chunk(2, dim=-1)  # (B, E) each
+        u, conv = self.conv.step(u, state["conv"])  # (B, E), (B, W - 1, E)
+        u, dt, b, c = self._select(F.silu(u), state["h"].dtype)  # u and dt (B, E), b and c (B, N)
         inputs = map(self._precise, (u, dt, b, c))
+        # y (B, E), h (B, E, N)
         y, h = selective_step(self._precise(state["h"]), -self._precise(self.a_log).exp(), *inputs)
         return self._output(y, u, z), {"conv": conv, "h": h.to(self.a_log.dtype)}
 
@@ -97,10 +99,10 @@ class Mamba(AlignedMixer):
     def _select(self, u: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """u and dt (..., E), B and C (..., N) in the state's dtype."""
         dt, b, c = torch.split(self.x_proj(u), [self.dt_rank, self.d_state, self.d_state], dim=-1)
-        dt = F.softplus(F.linear(dt, self.dt_weight).to(dtype) + self.dt_bias)
+        dt = F.softplus(F.linear(dt, self.dt_weight).to(dtype) + self.dt_bias)  # (..., R) to (..., E)
         return u.to(dtype), dt, b.to(dtype), c.to(dtype)
 
     def _output(self, y: Tensor, u: Tensor, z: Tensor) -> Tensor:
         gated = (y + self.skip * u) * F.silu(z)
-        out: Tensor = self.out_proj(gated.to(z.dtype))
+        out: Tensor = self.out_proj(gated.to(z.dtype))  # (..., E) to (..., D)
         return out

@@ -44,14 +44,14 @@ class MinimalRNN(AlignedMixer):
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         start = state["h"]
-        a, b = identity_at_pads(*self.coefficients(self.in_proj(x).to(start.dtype)), length)
-        h = linear_scan(a, b, start).to(start.dtype)
-        return self.out_proj(h), {"h": h[:, -1]}
+        a, b = identity_at_pads(*self.coefficients(self.in_proj(x).to(start.dtype)), length)  # (B, T, N) each
+        h = linear_scan(a, b, start).to(start.dtype)  # (B, T, N)
+        return self.out_proj(h), {"h": h[:, -1]}  # y (B, T, D)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        a, b = self.coefficients(self.in_proj(x_t).to(state["h"].dtype))
+        a, b = self.coefficients(self.in_proj(x_t).to(state["h"].dtype))  # (B, N) each
         h = a * state["h"] + b
-        return self.out_proj(h), {"h": h}
+        return self.out_proj(h), {"h": h}  # y (B, D)
 
     def state_spec(self) -> Spec:
         return (Entry("h", (self.d_state,)),)
@@ -71,7 +71,7 @@ class MinGRU(MinimalRNN):
         super().__init__(d_model, layer, num_projections=2, expand=expand)
 
     def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
-        z, candidate = projected.chunk(2, dim=-1)
+        z, candidate = projected.chunk(2, dim=-1)  # (..., N) each
         # sigmoid(-z) is 1 - sigmoid(z) without its rounding near 1.
         return (-z).sigmoid(), z.sigmoid() * candidate
 
@@ -90,7 +90,7 @@ class MinLSTM(MinimalRNN):
         super().__init__(d_model, layer, num_projections=3, expand=expand)
 
     def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
-        f, i, candidate = projected.chunk(3, dim=-1)
+        f, i, candidate = projected.chunk(3, dim=-1)  # (..., N) each
         # log i - log f, whose sigmoids give both normalised gates without a division (appendix B.2 of the paper).
         log_ratio = F.softplus(-f) - F.softplus(-i)
         return (-log_ratio).sigmoid(), log_ratio.sigmoid() * candidate

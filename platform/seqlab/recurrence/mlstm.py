@@ -62,23 +62,24 @@ class MLSTM(RecurrentMixer):
         heads = (self.num_heads, self.head_dim)
         # (B, T, H, K) each
         q, k, v = (torch.unflatten(proj(x), -1, heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        log_i = self.in_gate_proj(x) + self.in_gate_bias
-        log_f = logsigmoid(self.forget_gate_proj(x) + self.forget_gate_bias)
+        log_i = self.in_gate_proj(x) + self.in_gate_bias  # (B, T, H)
+        log_f = logsigmoid(self.forget_gate_proj(x) + self.forget_gate_bias)  # (B, T, H)
         if real is not None:
             log_i = log_i.masked_fill(~real.unsqueeze(-1), -torch.inf)
             log_f = log_f.masked_fill(~real.unsqueeze(-1), 0.0)
 
         # h does not depend on m, so no gradient is needed through it.
         start = state["m"].detach()
-        m = _stabilisers(log_i.detach(), log_f.detach(), start, single=single)
-        before = torch.cat((start.unsqueeze(1), m), dim=1)[:, :-1]
-        log_decay = (log_f + (before - m)).unsqueeze(-1)
-        weight = (log_i - m).exp().unsqueeze(-1) * self.head_dim**-0.5
-        ones = torch.ones_like(v[..., :1])
+        m = _stabilisers(log_i.detach(), log_f.detach(), start, single=single)  # (B, T, H)
+        before = torch.cat((start.unsqueeze(1), m), dim=1)[:, :-1]  # (B, T, H)
+        log_decay = (log_f + (before - m)).unsqueeze(-1)  # (B, T, H, 1)
+        weight = (log_i - m).exp().unsqueeze(-1) * self.head_dim**-0.5  # (B, T, H, 1)
+        ones = torch.ones_like(v[..., :1])  # (B, T, H, 1)
         updates = Updates(q, weight * k, torch.cat((v, ones), dim=-1), log_decay)
-        o, s = matrix_recurrence(updates, state["s"], single=single)
-        divisor = torch.maximum(o[..., -1:].abs(), (-m).exp().unsqueeze(-1))
-        h = self.head_norm((o[..., :-1] / divisor).to(x.dtype)).flatten(2)
+        o, s = matrix_recurrence(updates, state["s"], single=single)  # o (B, T, H, K + 1), s (B, H, K, K + 1)
+        divisor = torch.maximum(o[..., -1:].abs(), (-m).exp().unsqueeze(-1))  # (B, T, H, 1)
+        h = self.head_norm((o[..., :-1] / divisor).to(x.dtype)).flatten(2)  # (B, T, H K)
+        # y (B, T, D)
         return self.out_proj(self.gate_proj(x).sigmoid() * h), {"s": s, "m": m[:, -1].to(state["m"].dtype)}
 
     def state_spec(self) -> Spec:

@@ -1,7 +1,7 @@
 """The real-gated linear recurrent unit in its recurrent block (De et al. 2024, "Griffin: Mixing Gated Linear
 Recurrences with Local Attention for Efficient Language Models").
 
-B batch, T length, D d_model, N d_state, H heads.
+B batch, T length, D d_model, N d_state, H heads, W convolution width.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class RGLRU(AlignedMixer):
     num_heads blocks; log a = -8 softplus(decay) * r; h' = a * h + sqrt(1 - a^2) * (i * u). As in the authors' code and
     RecurrentGemma, the very first input is not scaled by sqrt(1 - a^2).
 
-    The state is `position (B,)`, `conv (B, conv_width - 1, N)` and `h (B, N)`.
+    The state is `position (B,)`, `conv (B, W - 1, N)` and `h (B, N)`.
 
     Args:
         d_state: width N of the recurrence; None = d_model.
         num_heads: number of blocks in the gates' weights; must divide d_state (ValueError).
-        conv_width: kernel width of the short convolution.
+        conv_width: kernel width W of the short convolution.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class RGLRU(AlignedMixer):
         return 2 * new * (self.input_gate_weight.numel() + self.recurrent_gate_weight.numel())
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
-        u, conv = self.conv(self.in_proj(x), state["conv"], length)
+        u, conv = self.conv(self.in_proj(x), state["conv"], length)  # (B, T, N), (B, W - 1, N)
         start, position = state["h"], state["position"]
         places = torch.arange(x.shape[1], device=x.device)
-        first = (position.unsqueeze(1) + places == 0).unsqueeze(-1)
-        a, b = identity_at_pads(*self._coefficients(u, first, start.dtype), length)
-        h = linear_scan(a, b, start).to(start.dtype)
+        first = (position.unsqueeze(1) + places == 0).unsqueeze(-1)  # (B, T, 1)
+        a, b = identity_at_pads(*self._coefficients(u, first, start.dtype), length)  # (B, T, N) each
+        h = linear_scan(a, b, start).to(start.dtype)  # (B, T, N)
         count = x.shape[1] if length is None else length
         return self._output(x, h), {"position": position + count, "conv": conv, "h": h[:, -1]}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        u, conv = self.conv.step(self.in_proj(x_t), state["conv"])
-        a, b = self._coefficients(u, (state["position"] == 0).unsqueeze(-1), state["h"].dtype)
+        u, conv = self.conv.step(self.in_proj(x_t), state["conv"])  # (B, N), (B, W - 1, N)
+        a, b = self._coefficients(u, (state["position"] == 0).unsqueeze(-1), state["h"].dtype)  # (B, N) each
         h = a * state["h"] + b
         return self._output(x_t, h), {"position": state["position"] + 1, "conv": conv, "h": h}
 
@@ -87,12 +87,12 @@ class RGLRU(AlignedMixer):
 
     def _output(self, x: Tensor, h: Tensor) -> Tensor:
         gate = F.gelu(self.gate_proj(x), approximate="tanh")
-        y: Tensor = self.out_proj(gate * h.to(gate.dtype))
+        y: Tensor = self.out_proj(gate * h.to(gate.dtype))  # (..., D)
         return y
 
 
 def _block_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x (..., N) times a block-diagonal matrix, weight (H, N/H in, N/H out), plus bias (H, N/H)."""
     blocks = x.view(*x.shape[:-1], *bias.shape)  # (..., H, N/H)
-    y = torch.einsum("...hi,hij->...hj", blocks, weight) + bias
-    return y.flatten(-2)
+    y = torch.einsum("...hi,hij->...hj", blocks, weight) + bias  # (..., H, N/H)
+    return y.flatten(-2)  # (..., N)

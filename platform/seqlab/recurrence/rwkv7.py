@@ -89,7 +89,7 @@ class RWKV7(RecurrentMixer):
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         history = torch.cat((state["shift"].unsqueeze(1), x), dim=1)  # (B, 1 + T, D)
         difference = history[:, :-1] - x
-        x_r, x_w, x_k, x_v, x_a, x_g = (x + mu * difference for mu in self.shift_mix.unbind())
+        x_r, x_w, x_k, x_v, x_a, x_g = (x + mu * difference for mu in self.shift_mix.unbind())  # (B, T, D) each
         r, k, v = self.r_proj(x_r), self.k_proj(x_k), self.v_proj(x_v)
         log_decay = LOWEST_LOG_DECAY * (self.decay_bias + self.decay_up(self.decay_down(x_w).tanh())).sigmoid()
         rate = (self.rate_bias + self.rate_up(self.rate_down(x_a))).sigmoid()
@@ -102,14 +102,15 @@ class RWKV7(RecurrentMixer):
         )
         removal = F.normalize(removal, dim=-1)
         updates = Updates(r, k, v, log_decay, read=removal, erase=-rate * removal)
+        # o (B, T, H, K), s (B, H, K, K)
         o, s = matrix_recurrence(updates, state["s"], real, single=single, strongest=LOWEST_LOG_DECAY)
         heads = self.head_norm(o.to(x.dtype)) + (r * self.bonus * k).sum(dim=-1, keepdim=True) * v
         if real is None:
-            shift = x[:, -1]
+            shift = x[:, -1]  # (B, D)
         else:
             # (B, 1, D) indices into the history, whose first entry comes from the state.
             last = real.sum(dim=1).view(-1, 1, 1).expand(-1, 1, self.d_model)
-            shift = history.gather(1, last).squeeze(1)
+            shift = history.gather(1, last).squeeze(1)  # (B, D)
         return self.out_proj(gate * heads.flatten(2)), {"shift": shift.to(state["shift"].dtype), "s": s}
 
     def state_spec(self) -> Spec:

@@ -80,12 +80,12 @@ class S4D(AlignedMixer):
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         with torch.autocast(x.device.type, enabled=False):
-            y, h = self.in_chunks(self._precise(x), self._entries(state), length)
+            y, h = self.in_chunks(self._precise(x), self._entries(state), length)  # y (B, T, D), h (B, D, N)
         return self._output(y, x), self._state(h)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         with torch.autocast(x_t.device.type, enabled=False):
-            h = _advance(self._precise(x_t), self._entries(state), self._power(1), self._gain())
+            h = _advance(self._precise(x_t), self._entries(state), self._power(1), self._gain())  # (B, D, N) each
             return self._output(self._read(h), x_t), self._state(h)
 
     def state_spec(self) -> Spec:
@@ -156,39 +156,39 @@ class S4D(AlignedMixer):
         chunks = -(-total // size)
         if length is None:
             length = torch.full((batch_size,), total, device=x.device)
-        x = F.pad(torch.where(is_real(x, length), x, 0.0), (0, 0, 0, chunks * size - total))
+        x = F.pad(torch.where(is_real(x, length), x, 0.0), (0, 0, 0, chunks * size - total))  # (B, C L, D)
         by_channel = x.view(batch_size * chunks, size, width).permute(2, 0, 1)  # (D, B C, L)
-        power = self._power(torch.arange(size + 1, device=x.device).view(-1, 1, 1))
+        power = self._power(torch.arange(size + 1, device=x.device).view(-1, 1, 1))  # (L + 1, D, N) each
         # Contribution of an input to the state k steps later; multiplied by C, to the output.
-        response = complex_product(self._gain(), (power[0][:-1], power[1][:-1]))
+        response = complex_product(self._gain(), (power[0][:-1], power[1][:-1]))  # (L, D, N) each
         to_end = torch.cat(response, dim=-1).flip(0).transpose(0, 1)  # (D, L, 2 N)
 
         ends = torch.bmm(by_channel, to_end).view(width, batch_size, chunks, -1).permute(1, 2, 0, 3)  # (B, C, D, 2 N)
         real, imag = (part.flatten(2) for part in ends.chunk(2, dim=-1))  # (B, C, D N) each
-        decay = (power[0][-1].flatten().expand_as(real), power[1][-1].flatten().expand_as(imag))
-        after = complex_scan(decay, (real, imag), (h0[0].flatten(1), h0[1].flatten(1)))
+        decay = (power[0][-1].flatten().expand_as(real), power[1][-1].flatten().expand_as(imag))  # (B, C, D N) each
+        after = complex_scan(decay, (real, imag), (h0[0].flatten(1), h0[1].flatten(1)))  # (B, C, D N) each
         starts = [
             torch.cat((first.unsqueeze(1), later[:, :-1].view(batch_size, chunks - 1, width, self.d_state // 2)), dim=1)
             for first, later in zip(h0, after, strict=True)
         ]  # (B, C, D, N) each part
 
-        past = torch.arange(size, device=x.device) - torch.arange(size, device=x.device).unsqueeze(1)
+        past = torch.arange(size, device=x.device) - torch.arange(size, device=x.device).unsqueeze(1)  # (L, L)
         inside = torch.where(past >= 0, self._read(response).t()[:, past.clamp(min=0)], 0.0)  # (D, L from, L to)
         before = torch.cat(starts, dim=-1).permute(2, 0, 1, 3).reshape(width, batch_size * chunks, -1)  # (D, B C, 2 N)
-        c_power = complex_product((self.c_real, self.c_imag), (power[0][1:], power[1][1:]))
-        y = torch.bmm(by_channel, inside)
+        c_power = complex_product((self.c_real, self.c_imag), (power[0][1:], power[1][1:]))  # (L, D, N) each
+        y = torch.bmm(by_channel, inside)  # (D, B C, L)
         y = y + torch.bmm(before, 2 * torch.cat((c_power[0], -c_power[1]), dim=-1).permute(1, 2, 0))
-        y = y.permute(1, 2, 0).reshape(batch_size, chunks * size, width)[:, :total]
+        y = y.permute(1, 2, 0).reshape(batch_size, chunks * size, width)[:, :total]  # (B, T, D)
 
         # Final state of each row: the state at the start of its last chunk, and the inputs since then.
-        chunk = (length - 1).clamp(min=0) // size
-        since = length - chunk * size
+        chunk = (length - 1).clamp(min=0) // size  # (B,)
+        since = length - chunk * size  # (B,)
         place = torch.arange(-size, 0, device=x.device) + length.unsqueeze(1)  # (B, L)
-        last = x.gather(1, place.clamp(min=0).unsqueeze(-1).expand(-1, -1, width))
+        last = x.gather(1, place.clamp(min=0).unsqueeze(-1).expand(-1, -1, width))  # (B, L, D)
         last = torch.where((place >= (chunk * size).unsqueeze(1)).unsqueeze(-1), last, 0.0)
         added = torch.einsum("bld,dln->bdn", last, to_end).chunk(2, dim=-1)  # (B, D, N) each
         row = torch.arange(batch_size, device=x.device)
-        start = (starts[0][row, chunk], starts[1][row, chunk])
+        start = (starts[0][row, chunk], starts[1][row, chunk])  # (B, D, N) each
         return y, complex_step(self._power(since.view(-1, 1, 1)), (added[0], added[1]), start)
 
 

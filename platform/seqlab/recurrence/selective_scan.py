@@ -31,8 +31,8 @@ def selective_step(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c
     Returns:
         C h' (B, E) and h' (B, E, N).
     """
-    h = torch.exp(dt.unsqueeze(-1) * decay) * h + (dt * u).unsqueeze(-1) * b.unsqueeze(-2)
-    return (h * c.unsqueeze(-2)).sum(dim=-1), h
+    h = torch.exp(dt.unsqueeze(-1) * decay) * h + (dt * u).unsqueeze(-1) * b.unsqueeze(-2)  # (B, E, N)
+    return (h * c.unsqueeze(-2)).sum(dim=-1), h  # (B, E), (B, E, N)
 
 
 @operation
@@ -62,9 +62,9 @@ class _SelectiveScan(torch.autograd.Function):
         for begin in range(0, u.shape[1], _CHUNK):
             chunk = slice(begin, begin + _CHUNK)
             starts.append(h)
-            _, states = _states(h, decay, u[:, chunk], dt[:, chunk], b[:, chunk])
-            y[:, chunk] = torch.matmul(states, c[:, chunk].unsqueeze(-1)).squeeze(-1)
-            h = states[:, -1].clone()
+            _, states = _states(h, decay, u[:, chunk], dt[:, chunk], b[:, chunk])  # (B, L, E, N)
+            y[:, chunk] = torch.matmul(states, c[:, chunk].unsqueeze(-1)).squeeze(-1)  # (B, L, E)
+            h = states[:, -1].clone()  # (B, E, N)
         ctx.save_for_backward(decay, u, dt, b, c, *starts)
         return y, h
 
@@ -78,15 +78,15 @@ class _SelectiveScan(torch.autograd.Function):
         found = tuple(torch.empty_like(x) for x in inputs)
         for number in range(len(starts) - 1, -1, -1):
             chunk = slice(number * _CHUNK, (number + 1) * _CHUNK)
-            u, dt, b, c = (x[:, chunk] for x in inputs)
+            u, dt, b, c = (x[:, chunk] for x in inputs)  # u and dt (B, L, E), b and c (B, L, N)
             dy_here = dy[:, chunk]
-            factors, states = _states(starts[number], decay, u, dt, b)
-            before = torch.cat((starts[number].unsqueeze(1), states[:, :-1]), dim=1)
+            factors, states = _states(starts[number], decay, u, dt, b)  # (B, L, E, N) each
+            before = torch.cat((starts[number].unsqueeze(1), states[:, :-1]), dim=1)  # (B, L, E, N)
             # Gradient of the loss by each state, through its own output and through later states.
-            g = dy_here.unsqueeze(-1) * c.unsqueeze(2)
+            g = dy_here.unsqueeze(-1) * c.unsqueeze(2)  # (B, L, E, N)
             g[:, -1] += dh
-            g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)  # (B, L, E N), as one channel each
-            dh = factors[:, 0] * g[:, 0]
+            g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)  # scanned as (B, L, E N)
+            dh = factors[:, 0] * g[:, 0]  # (B, E, N)
             d_exponent = before.mul_(g).mul_(factors)
             d_input = torch.matmul(g, b.unsqueeze(-1)).squeeze(-1)  # of dt u
             d_decay += (d_exponent * dt.unsqueeze(-1)).sum(dim=(0, 1))

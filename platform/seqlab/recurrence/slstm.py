@@ -55,15 +55,15 @@ class SLSTM(RecurrentMixer):
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, -1)) + self.bias  # (B, T, H, 4 K)
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
-        kept = real[:, :, None, None]
-        carry = tuple(state[name].to(gates.dtype) for name in NAMES)
+        kept = real[:, :, None, None]  # (B, T, 1, 1)
+        carry = tuple(state[name].to(gates.dtype) for name in NAMES)  # (B, H, K) each
         if single:
             carry, h = self._cell(carry, (gates.squeeze(1), kept.squeeze(1)))
-            h = h.unsqueeze(1)
+            h = h.unsqueeze(1)  # (B, 1, H, K)
         else:
-            h, carry = scan_over_time(self._cell, carry, (gates, kept))
+            h, carry = scan_over_time(self._cell, carry, (gates, kept))  # h (B, T, H, K)
         new_state = {name: new.to(state[name].dtype) for name, new in zip(NAMES, carry, strict=True)}
-        return self.head_norm(h.to(x.dtype)).flatten(2), new_state
+        return self.head_norm(h.to(x.dtype)).flatten(2), new_state  # y (B, T, D)
 
     def state_spec(self) -> Spec:
         dims = (self.num_heads, self.head_dim)
@@ -74,7 +74,7 @@ class SLSTM(RecurrentMixer):
         h, c, n, m = carry
         given, kept = now
         fed_back = torch.bmm(h.transpose(0, 1), self.feedback_weight).transpose(0, 1)  # (H, B, K) @ (H, K, 4 K)
-        z, log_i, raw_f, o = (given + fed_back).chunk(4, dim=-1)
+        z, log_i, raw_f, o = (given + fed_back).chunk(4, dim=-1)  # (B, H, K) each
         log_f = logsigmoid(raw_f)
         # h does not depend on m, so no gradient is needed through it.
         new_m = torch.maximum(log_f + m, log_i).detach()

@@ -37,11 +37,11 @@ class Window(AlignedMixer):
         return 0
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
-        history, inputs = extend_history(state["inputs"], x, length)
+        history, inputs = extend_history(state["inputs"], x, length)  # (B, R + T, D), (B, R, D)
         return self.mix(history), {"inputs": inputs}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        y, new_state = self.run(x_t.unsqueeze(1), state, None)
+        y, new_state = self.run(x_t.unsqueeze(1), state, None)  # y (B, 1, D)
         return y.squeeze(1), new_state
 
     def state_spec(self) -> Spec:
@@ -68,7 +68,7 @@ class NGramWindow(Window):
     def mix(self, history: Tensor) -> Tensor:
         length = history.shape[1] - self.reach  # T
         windows = torch.cat([history[:, k : k + length] for k in range(self.reach + 1)], dim=-1)  # (B, T, (R + 1) D)
-        y: Tensor = self.out_proj(torch.tanh(self.in_proj(windows)))
+        y: Tensor = self.out_proj(torch.tanh(self.in_proj(windows)))  # (B, T, D)
         return y
 
 
@@ -87,14 +87,15 @@ class CBOW(Window):
         self.out_proj = nn.Linear(d_model, d_model)
 
     def mix(self, history: Tensor) -> Tensor:
-        # Over time, as (B, D, R + T).
+        # (B, D, R + T) to (B, T, D)
         return F.avg_pool1d(history.transpose(1, 2), self.reach + 1, stride=1).transpose(1, 2)
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         mean, new_state = super().run(x, state, length)
         start = state["position"]
+        # (B, T)
         held = (start.unsqueeze(1) + torch.arange(1, x.shape[1] + 1, device=x.device)).clamp(max=self.reach + 1)
-        y = self.out_proj(mean * ((self.reach + 1) / held.to(mean.dtype)).unsqueeze(-1))
+        y = self.out_proj(mean * ((self.reach + 1) / held.to(mean.dtype)).unsqueeze(-1))  # (B, T, D)
         return y, {"position": start + (x.shape[1] if length is None else length), **new_state}
 
     def state_spec(self) -> Spec:
@@ -121,6 +122,6 @@ class CausalConv(Window):
         self.out_proj = nn.Linear(d_model, d_model)
 
     def mix(self, history: Tensor) -> Tensor:
-        # Over time, as (B, D, R + T).
+        # (B, D, R + T) to (B, T, D)
         y: Tensor = self.out_proj(torch.relu(self.conv(history.transpose(1, 2)).transpose(1, 2)))
         return y
