@@ -1,6 +1,7 @@
-// continue_text BUNDLE TEXT: writes on from a text in three ways, each on a thread of its own.
+// continue_text BUNDLE TEXT: continues a text in three ways, each on a thread of its own.
 //
-// A bundle is opened once, and its copies share it; each thread has a session, which holds the state of its text.
+// A bundle is opened once, and copies of the model share it; each thread has a session, which holds the state of its
+// text.
 
 #include <iostream>
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace {
 
-// What the model writes, or why it does not.
+// Returns the continuation, or the message of the failure.
 std::string Continue(const seqlab::Model& model, const std::string& text, uint64_t seed) {
   seqlab::GenerateOptions options;
   options.max_new_tokens = 60;
@@ -23,7 +24,7 @@ std::string Continue(const seqlab::Model& model, const std::string& text, uint64
   return written.ok() ? *written : written.status().message();
 }
 
-// The token that the model finds likeliest after a text, by hand: ids in, logits out.
+// Returns the likeliest token after a text, computed from ids and logits.
 seqlab::Result<std::string> Likeliest(const seqlab::Model& model, const std::string& text) {
   const seqlab::Result<seqlab::Ids> ids = model.Encode(text);
   if (!ids.ok()) return ids.status();

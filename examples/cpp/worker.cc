@@ -1,8 +1,8 @@
 // worker BUNDLE THREADS: a server's worker, which answers many requests at once with one model.
 //
-// A request is a line of standard input: a text to continue, or to translate where the bundle reads a source. Its answer is
-// a line of standard output, as soon as it is there: the number of the request, from 1, a tab and the text. What is wrong
-// with a request is told on standard error, and the others go on.
+// A request is a line of standard input: a text to continue, or to translate if the bundle reads a source. Its answer
+// is a line of standard output, printed as soon as it is ready: the number of the request, from 1, a tab and the text.
+// A request that fails is reported on standard error, and the others are still answered.
 
 #include <chrono>
 #include <condition_variable>
@@ -31,10 +31,10 @@ struct Request {
   std::string text;
 };
 
-// Requests that wait for a thread.
+// The requests that wait for a thread.
 class Queue {
  public:
-  // Waits while there are too many.
+  // Adds a request; waits while there are too many.
   void Put(Request request) {
     std::unique_lock<std::mutex> lock(mutex_);
     has_room_.wait(lock, [this] { return waiting_.size() < kMostWaiting; });
@@ -42,14 +42,14 @@ class Queue {
     has_more_.notify_one();
   }
 
-  // No more will come.
+  // Declares that no more requests will come.
   void Close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
     has_more_.notify_all();
   }
 
-  // Waits for one; none = no more will come.
+  // Waits for a request and returns it; none = no more will come.
   std::optional<Request> Take() {
     std::unique_lock<std::mutex> lock(mutex_);
     has_more_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
@@ -81,7 +81,7 @@ seqlab::Result<std::string> Answer(seqlab::Session& session, bool translates, co
   return session.Write(request.text, options, [end](std::string_view) { return Clock::now() < end; });
 }
 
-// One thread: a session of its own, which it keeps from request to request.
+// Serves requests on one thread, with a session that it keeps from request to request.
 void Serve(const seqlab::Model& model, Queue& requests, std::mutex& output) {
   seqlab::Session session(model);
   while (const std::optional<Request> request = requests.Take()) {
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   seqlab::OpenOptions options;
-  options.threads = 1;  // of each run: the requests are what is computed in parallel
+  options.threads = 1;  // per run: the requests are what runs in parallel
   const seqlab::Result<seqlab::Model> model = seqlab::Model::Open(argv[1], options);
   if (!model.ok()) {
     std::cerr << model.status().message() << "\n";

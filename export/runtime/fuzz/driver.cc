@@ -1,5 +1,5 @@
-// fuzz CORPUS CASES: runs the fuzz target on so many mutations of a corpus's files, always the same ones. For compilers
-// without libFuzzer.
+// fuzz CORPUS CASES: runs the fuzz target on this number of mutations of a corpus's files, always the same ones. For
+// compilers without libFuzzer.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
 
-// Random numbers that a case's number determines.
+// Random numbers that the number of a case determines.
 class Dice {
  public:
   explicit Dice(uint32_t number) : number_(number) {}

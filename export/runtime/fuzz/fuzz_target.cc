@@ -2,9 +2,9 @@
 //
 //   m  a manifest            t  a tokenizer.json, and after a NUL byte the texts to encode
 //   n  a .npy file           u  bytes to decode as UTF-8 piece by piece
-//   d  prompts to continue, of the bundle in $SEQLAB_FUZZ_BUNDLE, if that is set: a byte a token, a newline ends a prompt
+//   d  prompts to continue with the bundle in $SEQLAB_FUZZ_BUNDLE, if set: a byte a token, a newline ends a prompt
 //
-// What is wrong with a case must be a Refusal or a Status, and nothing else.
+// A case may end in a Refusal or a Status, and in no other error.
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +29,7 @@ void FuzzTokenizer(std::string_view content) {
   tokenizer->Decode({static_cast<int64_t>(text.size())});
 }
 
-// What is decoded piece by piece is what is decoded at once, and is UTF-8.
+// Checks that bytes decoded one by one give the same text as at once, and that it is UTF-8.
 void FuzzUtf8(std::string_view bytes) {
   seqlab::Utf8Stream whole, pieces;
   std::string expected = whole.Push(bytes), found;

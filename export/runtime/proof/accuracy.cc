@@ -12,7 +12,7 @@
 namespace seqlab {
 namespace {
 
-// Of each output at least so many numbers are compared, where it has them.
+// Fewest numbers of an output that are compared, if it has as many.
 constexpr size_t kLeastNumbers = 256;
 constexpr double kGoldenRatio = 0.6180339887498949;
 
@@ -21,7 +21,7 @@ int64_t Product(const std::vector<int64_t>& dims, size_t first, size_t last) {
                          int64_t{1}, std::multiplies<>());
 }
 
-// Of a cache with room for so many keys, in which real tokens stand first, without gaps.
+// Returns which places of a cache for `capacity` keys are filled: the real tokens come first, without gaps.
 std::vector<uint8_t> FilledPlaces(const Case& some, int64_t capacity) {
   std::vector<uint8_t> filled;
   for (int64_t row = 0; row < some.rows(); ++row) {
@@ -32,7 +32,7 @@ std::vector<uint8_t> FilledPlaces(const Case& some, int64_t capacity) {
   return filled;
 }
 
-// Root mean square.
+// Returns the root mean square.
 double Rms(const std::vector<double>& values) {
   const double sum = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
   return std::sqrt(sum / static_cast<double>(values.size()));
@@ -50,7 +50,7 @@ std::vector<double> SpreadOut(const std::vector<Number>& row, size_t most) {
   return spread;
 }
 
-// As NumPy's, linear between the two nearest.
+// Returns a quantile as NumPy does, linear between the two nearest values.
 double Quantile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
   const double place = share * static_cast<double>(values.size() - 1);
@@ -127,7 +127,7 @@ std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, con
   if (axis < 0) {
     row = numbers.values;
   } else {
-    // (B, outer, T, inner), of which the real positions come as (B x T, outer, inner).
+    // (B, outer, T, inner), whose real positions become (B x T, outer, inner).
     const std::vector<int64_t>& dims = numbers.dims;
     const auto place = static_cast<size_t>(axis);
     const int64_t outer = Product(dims, 1, place), inner = Product(dims, place + 1, dims.size()), length = dims[place];

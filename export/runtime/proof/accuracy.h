@@ -1,4 +1,4 @@
-// How far the outputs of a bundle are from the float64 reference: seqlab_export.runner.cases, number for number.
+// Errors of a bundle's outputs against the float64 reference: seqlab_export.runner.cases, number for number.
 #ifndef SEQLAB_ACCURACY_H_
 #define SEQLAB_ACCURACY_H_
 
@@ -19,10 +19,10 @@ struct Numbers {
   std::vector<double> values;
 };
 
-// One after the other along an axis.
+// Concatenates parts along an axis.
 Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis);
 
-// What is empty at the start is not judged.
+// Returns true if an output is judged, as all are but those that begin empty.
 bool IsJudged(const TensorInfo& output);
 
 // Outputs whose errors are judged together: "logits", "state" (floating-point entries) or "counters".
@@ -31,41 +31,42 @@ struct Group {
   std::vector<size_t> outputs;
 };
 
+// Groups the outputs of a graph that are judged.
 std::vector<Group> Groups(const GraphInfo& info);
 
-// Of outputs that are judged together so many numbers are compared.
+// Most numbers of a group of outputs that are compared.
 inline constexpr size_t kMostNumbers = 4096;
 
-// How many numbers of an output are compared at most.
+// Returns how many numbers of an output are compared at most.
 size_t MostNumbers(const GraphInfo& info, size_t output);
 
-// How many numbers of each part of an output are compared at most, of texts of so many lengths.
+// Returns how many numbers of each part of an output are compared at most, for texts of `num_lengths` lengths.
 size_t NumbersOfCall(size_t num_lengths, size_t num_outputs = 1);
 
-// Of numbers that follow each other in a tensor on the host `most` that are spread out, or all.
+// Returns `most` spread-out numbers of a range in a tensor on the host, or all if it has fewer.
 std::vector<double> Spread(const Value& tensor, Span places, size_t most);
 
-// What counts of an output, in one row: real positions, `most` spread-out numbers. What is no float is taken whole. Throws
-// Refusal where it has other positions than the case.
+// Selects the numbers of an output that are compared: `most` spread-out numbers of the real positions if it is floating
+// point, all otherwise. Throws Refusal if its positions are not those of the case.
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most);
 
-// Adds to `errors` the differences in units of the reference's RMS, of numbers that stand in the reference from `begin` on,
-// or are all of it.
+// Appends to `errors` the differences from the reference in units of its RMS, from the whole reference or from the part
+// that starts at `begin`.
 void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors);
 void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, size_t begin,
                std::vector<double>& errors);
 
-// The numbers of these rows, (R, ...).
+// Returns the numbers of these rows, (R, ...).
 Numbers TakenRows(const Numbers& numbers, const Ids& rows);
 
-// What the RMS error may be, relative to the reference, where PyTorch's is `torch_error`: twice that, and at least 4 eps.
+// Returns the limit of the RMS error, relative to the reference: twice PyTorch's own error, and at least 4 eps.
 double Limit(double torch_error, const std::string& precision);
 
-// The check of a subject by its errors, of which the RMS may be `limit`; PyTorch's is `torch_error`.
+// Judges a subject by the RMS of its errors, which may be at most `limit`; PyTorch's is `torch_error`.
 Check Judged(const std::string& kind, const std::string& subject, const std::vector<double>& errors, double torch_error,
              double limit);
 
-// Of logits from the reference's, in rows of `size` each; there is one at least.
+// Returns the divergence of logits from the reference's, in rows of `size`. Throws Refusal if there is no row.
 Divergence DivergenceFrom(const std::vector<double>& reference, const std::vector<double>& logits, int64_t size);
 
 }  // namespace seqlab

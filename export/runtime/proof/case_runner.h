@@ -1,4 +1,4 @@
-// What a bundle makes of the texts of its golden file: seqlab_export.runner.prove, call for call.
+// Runs of a bundle on the texts of its golden file: seqlab_export.runner.prove, call for call.
 //
 // R rows, T positions, V vocabulary.
 #ifndef SEQLAB_CASE_RUNNER_H_
@@ -17,41 +17,43 @@
 
 namespace seqlab {
 
-// Throws Refusal where the golden file lacks what a case needs, or the bundle fails.
+// Runs a bundle on cases. Throws Refusal if the golden file lacks what a case needs, or the bundle fails.
 class CaseRunner {
  public:
   CaseRunner(const Bundle& bundle, const GoldenFile& golden) : bundle_(bundle), golden_(golden) {}
 
-  // The encoder's outputs of these rows of a case, in the manifest's order.
+  // Returns the encoder's outputs for these rows of a case, in the manifest's order.
   std::vector<Numbers> Encode(const Case& some, const Ids& rows);
 
-  // The same of a decoder that reads them in the calls of a form: the logits (R, T, V), and the state after them.
+  // Returns the decoder's outputs in the manifest's order, the logits (R, T, V) and the state, for these rows of a
+  // case, read in the calls of a form.
   std::vector<Numbers> Decode(const std::string& form, const Case& some, const Ids& rows);
 
-  // What counts of each of these after a long text. Of the logits of each call a part is taken: they are many.
+  // Returns the numbers of each output that are compared after a long text. The logits of each call give a part.
   std::vector<std::vector<double>> DecodeLong(const Case& some);
 
-  // What counts of each output of an encoder that reads so many positions of the one text of a case in one call, `most`
-  // numbers by the place of the output.
+  // Returns the numbers of each output that are compared when the encoder reads `length` positions of the case's one
+  // text in one call, `most` of each by the place of the output.
   std::vector<std::vector<double>> EncodeInOneCall(const Case& text, int64_t length, const std::vector<size_t>& most);
 
-  // What counts of the logits of a decoder that does: `most` numbers of them, of the last position, and of a step that
-  // follows.
+  // Returns the numbers that are compared when the decoder does: `most` of all logits, of those of the last position,
+  // and of those of a step that follows.
   std::vector<double> DecodeInOneCall(const Case& text, int64_t length, size_t most);
 
-  // The logits of "whole/inputs", of which the golden file has all.
+  // Returns the logits of "whole/inputs", which the golden file has in full.
   Numbers Whole();
 
-  // Gives a decoder these rows of the source that is named in "NAME/source", where the bundle reads one.
+  // Makes a decoder read these rows of the source that "NAME/source" names, if the bundle reads one.
   void ReadSource(Decoder& decoder, const std::string& name, const Ids& rows) const;
 
  private:
-  // A decoder of so many rows before their first token.
+  // Returns a decoder of these rows before their first token.
   Decoder Started(const std::string& name, const Ids& rows) const;
-  // The encoder's inputs, as many positions of them: tokens (R, T) or features (R, T, F), and their mask (R, T).
+  // Returns `length` positions of the encoder's inputs, tokens (R, T) or features (R, T, F).
   Value Inputs(const Case& some, const Ids& rows, int64_t length) const;
+  // Returns the mask (R, T) of these positions.
   static Value MaskOf(const Case& some, const Ids& rows, int64_t length);
-  // The logits of one call: these rows and positions of tokens (R, T).
+  // Return the logits of one call, which reads these rows and positions of tokens (R, T).
   Numbers Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
                Span positions);
   Value Run(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
@@ -62,7 +64,7 @@ class CaseRunner {
 
   const Bundle& bundle_;
   const GoldenFile& golden_;
-  std::map<ONNXTensorElementDataType, RowSelection> to_host_;  // of all rows, by the type of what is taken
+  std::map<ONNXTensorElementDataType, RowSelection> to_host_;  // copies of all rows, by the type of the tensor
 };
 
 }  // namespace seqlab

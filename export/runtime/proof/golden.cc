@@ -33,7 +33,7 @@ double HalfAt(const char* data) {
 
 using Reader = double (*)(const char*);
 
-// How one number of a NumPy type is read, and its size in bytes.
+// Returns the function that reads one number of a NumPy type, and the number's size in bytes.
 std::pair<Reader, size_t> ReaderOf(const std::string& type) {
   static const std::map<std::string, std::pair<Reader, size_t>> readers = {
       {"|b1", {At<uint8_t>, 1}}, {"|u1", {At<uint8_t>, 1}},  {"|i1", {At<int8_t>, 1}},  {"<i2", {At<int16_t>, 2}},
@@ -44,7 +44,7 @@ std::pair<Reader, size_t> ReaderOf(const std::string& type) {
   return found->second;
 }
 
-// What stands between two strings in a header as NumPy writes it.
+// Returns the text between two strings of a header that NumPy wrote.
 std::string Between(std::string_view header, std::string_view before, std::string_view after) {
   const size_t first = header.find(before);
   const size_t end = first == std::string_view::npos ? first : header.find(after, first + before.size());
@@ -52,7 +52,7 @@ std::string Between(std::string_view header, std::string_view before, std::strin
   return std::string(header.substr(first + before.size(), end - first - before.size()));
 }
 
-// ASCII of a text that NumPy stores as UTF-32.
+// Reads an ASCII text that NumPy stores as UTF-32.
 std::string TextOf(std::string_view data) {
   std::string text;
   for (size_t place = 0; place + 4 <= data.size(); place += 4) {
@@ -132,7 +132,7 @@ GoldenFile::GoldenFile(const std::filesystem::path& path) {
     while ((count = unzReadCurrentFile(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
       content.append(buffer, 0, static_cast<size_t>(count));
     }
-    // Closing tells whether the checksum was right.
+    // Closing the file checks its checksum.
     if (count < 0 || unzCloseCurrentFile(file.get()) != UNZ_OK) Refuse(path.string(), ": ", name, " is damaged");
     try {
       arrays_[name.substr(0, name.size() - kSuffix.size())] = ParseNpy(content);

@@ -1,4 +1,4 @@
-// The golden file of a bundle, NumPy's .npz: arrays by name, in a zip file.
+// The golden file of a bundle, a .npz of NumPy: arrays by name in a zip file.
 #ifndef SEQLAB_GOLDEN_H_
 #define SEQLAB_GOLDEN_H_
 
@@ -11,30 +11,30 @@
 
 namespace seqlab {
 
-// An array of numbers, which float64 holds exactly as long as integers are under 2^53; or one text.
+// An array of numbers, or one text. float64 is exact for integers below 2^53.
 struct NpyArray {
   std::vector<int64_t> dims;
   std::vector<double> values;
   std::string text;
 
-  // Of numbers that are bytes.
+  // Returns numbers that are bytes as a string.
   std::string Bytes() const;
 };
 
-// Reads the content of a .npy file. Throws Refusal where it is damaged, or of a type that goldens do not have.
+// Reads the content of a .npy file. Throws Refusal if it is damaged, or of a type that golden files do not have.
 NpyArray ParseNpy(std::string_view content);
 
-// Any number but 0.
+// A dimension that may be any number but 0.
 inline constexpr int64_t kAny = -1;
 
 class GoldenFile {
  public:
-  // Throws Refusal where it is damaged, compressed, or would unpack to more than it is long.
+  // Throws Refusal if the file is damaged, compressed, or would unpack to more than its size.
   explicit GoldenFile(const std::filesystem::path& path);
 
   bool Has(const std::string& name) const { return arrays_.count(name) > 0; }
 
-  // An array whose dimensions begin with these. Throws Refusal where there is none.
+  // Returns an array, whose dimensions must begin with `dims`. Throws Refusal if there is none.
   const NpyArray& At(const std::string& name, const std::vector<int64_t>& dims = {}) const;
 
  private:

@@ -1,4 +1,4 @@
-// Proves a bundle: what it declares, and its values against its golden file, check for check as seqlab_export.runner.verify.
+// The proof of a bundle, its declarations and its values: seqlab_export.runner.verify, check for check.
 
 #include <algorithm>
 #include <atomic>
@@ -21,7 +21,7 @@
 namespace seqlab {
 namespace {
 
-// While it lives, its time runs; then it ends the runs of a bundle's graphs, and refuses the next.
+// A time limit, which runs while the object lives. When it is over, all runs of the bundle's graphs end.
 class TimeLimit {
  public:
   TimeLimit(const Bundle& bundle, double seconds) : seconds_(seconds), thread_([this, &bundle] { Wait(bundle); }) {}
@@ -37,7 +37,7 @@ class TimeLimit {
     thread_.join();
   }
 
-  // Throws Refusal where the time is over.
+  // Throws Refusal if the time is over.
   void Check() const {
     if (!over_) return;
     Refuse(StatusCode::kDamagedBundle, "the proof is given up: it did not end within ", seconds_, " seconds");
@@ -58,7 +58,7 @@ class TimeLimit {
   std::condition_variable ends_;
   bool done_ = false;
   std::atomic<bool> over_{false};
-  std::thread thread_;  // the last: it reads the others
+  std::thread thread_;  // the last member, since it reads the others
 };
 
 class Proof {
@@ -75,7 +75,7 @@ class Proof {
       CheckLong();
       if (report_.ok()) CheckGreedy();
     }
-    // Of one choice, where the golden file has all logits.
+    // The divergence of one case, whose logits the golden file has in full.
     if (report_.ok() && golden_.Has("whole/logits")) {
       const int64_t rows = golden_.At("whole/inputs", {kAny, kAny}).dims[0];
       const NpyArray& expected = golden_.At("whole/logits", {rows});
@@ -101,7 +101,7 @@ class Proof {
     });
   }
 
-  // Calls `check` with each batch size and a case that is read in it.
+  // Calls `check` with each pair of a batch size and a case.
   static void ForEachCell(const std::vector<Case>& cases, std::optional<int64_t> longest,
                           const std::function<void(int64_t, const Case&)>& check) {
     for (const int64_t batch : kBatchSizes) {
@@ -135,8 +135,8 @@ class Proof {
     });
   }
 
-  // One check for each length, of a text that is read in one call, and group of outputs; of a decoder's state what the
-  // step that follows makes of it.
+  // Makes one check for each length of a text that is read in one call, and each group of outputs. A decoder's state is
+  // checked by the step that follows.
   void CheckLengths(const std::string& kind, const std::string& name, const GraphInfo& info,
                     const std::vector<Group>& groups, const std::vector<int64_t>& lengths,
                     const std::function<std::vector<std::vector<double>>(const Case&, int64_t)>& read) {
@@ -178,10 +178,10 @@ class Proof {
     return Judged(kind, subject + ", " + group.name, errors, torch_error, limit);
   }
 
-  // Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
-  // the logits there.
+  // Checks that greedy text is the reference's, or that at the first other token the reference's two best logits are
+  // closer than twice the error of the logits.
   void CheckGreedy() {
-    // (R, T) tokens; of each the likeliest ones and their logits, (R, T, kept), the best first.
+    // (R, T) tokens; for each position the likeliest tokens and their logits, (R, T, kept), the best first.
     const NpyArray& tokens = golden_.At("greedy/tokens", {kAny, kAny});
     const int64_t num_rows = tokens.dims[0], length = tokens.dims[1], vocab_size = *bundle_.manifest.vocab_size;
     const NpyArray& likeliest = golden_.At("greedy/likeliest", {num_rows, length, kAny});
@@ -231,7 +231,7 @@ class Proof {
     }
   }
 
-  // One check for each group of outputs of a cell: a case, read so many rows at a time.
+  // Makes one check for each group of outputs of a cell: a case, read `batch` rows at a time.
   void CheckCell(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some, int64_t batch,
                  const std::function<std::vector<Numbers>(const Ids&)>& read) {
     CheckValues(kind, cell, info, some.name, [&] {
@@ -253,7 +253,8 @@ class Proof {
     });
   }
 
-  // The same of what `read` takes of each output, once or several times, in a case of this name.
+  // Makes one check for each group of outputs, from the numbers that `read` selects of each output, once or several
+  // times.
   void CheckValues(const std::string& kind, const std::string& cell, const GraphInfo& info, const std::string& name,
                    const std::function<std::vector<std::vector<std::vector<double>>>()>& read) {
     try {
@@ -301,7 +302,7 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options, dou
       Proof(bundle, report, limit).CheckAll();
     } catch (const Refusal& refusal) {
       limit.Check();
-      throw Refusal(refusal.what(), StatusCode::kDamagedBundle);  // All that a proof reads is the bundle's.
+      throw Refusal(refusal.what(), StatusCode::kDamagedBundle);  // all that a proof reads is the bundle's
     } catch (const Ort::Exception&) {
       limit.Check();
       throw;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// Calls `work` for each of 0..count - 1, on so many threads; 0 = as many as there are processors.
+// Calls `work` with each of 0..count - 1, on `threads` threads; 0 = one per processor.
 void InParallel(size_t count, int threads, const std::function<void(size_t)>& work) {
   const size_t available = threads > 0 ? static_cast<size_t>(threads) : std::thread::hardware_concurrency();
   const size_t workers = std::max<size_t>(1, std::min(count, available));
@@ -32,18 +32,18 @@ class Search {
  public:
   Search(const Ids& prompt, const BeamOptions& options)
       : prompt_(prompt), options_(options), tokens_(options.beams), scores_(options.beams, kNever) {
-    // At first all beams are one.
+    // All beams are the same at first, so one alone may continue.
     scores_[0] = 0.0;
   }
 
-  // Whether K are finished and no beam that goes on has a better score so far than the best of them.
+  // Returns true if K texts are finished and no unfinished beam's score so far is above the best of them.
   bool done() const {
     if (static_cast<int64_t>(finished_.size()) < options_.beams) return false;
     const double going = *std::max_element(scores_.begin(), scores_.end()) / Length(tokens_[0].size());
     return std::any_of(finished_.begin(), finished_.end(), [&](const Hypothesis& found) { return going <= found.score; });
   }
 
-  // Goes one token on, from the logits (K, V) at `first_row`.
+  // Extends the beams by one token, from the logits (K, V) at `first_row`.
   void Extend(const Logits& logits, int64_t first_row, bool last) {
     going_.clear();
     std::vector<double> scores;
@@ -61,7 +61,7 @@ class Search {
         finished_.push_back({std::move(tokens), total / length});
       }
     }
-    // A model of few tokens may have fewer ways to go on than beams: the rest can win nothing.
+    // A model of few tokens may have fewer continuations than beams: the other beams have score -inf.
     going_.resize(options_.beams, {0, 0});
     scores.resize(options_.beams, kNever);
     std::vector<Ids> tokens;
@@ -73,9 +73,10 @@ class Search {
     scores_ = std::move(scores);
   }
 
-  // Of each new beam the old one that it continues, and its token.
+  // Returns, for each new beam, the old beam that it continues and its new token.
   const std::vector<std::pair<int64_t, int64_t>>& going() const { return going_; }
 
+  // Returns the K best finished texts, the best first.
   std::vector<Hypothesis> Found() {
     std::stable_sort(finished_.begin(), finished_.end(),
                      [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
@@ -90,11 +91,11 @@ class Search {
     int64_t beam, token;
   };
 
-  // What the score of so many tokens is divided by.
+  // Returns the divisor of the score of a text with this number of tokens.
   double Length(size_t tokens) const { return std::pow(static_cast<double>(tokens), options_.length_penalty); }
 
-  // As many as can matter, the best first; of equal ones the earlier beam's, then the lower token's. None has a total that
-  // is not finite.
+  // Returns the best continuations, as many as `Extend` may look at, the best first. Ties go to the earlier beam, then
+  // to the lower token. All totals are finite.
   std::vector<Candidate> Best(const Logits& logits, int64_t first_row) const {
     const auto stops = static_cast<int64_t>(options_.stop_ids.size());
     const auto most = static_cast<size_t>(options_.beams * (1 + stops));
@@ -114,7 +115,7 @@ class Search {
     return best;
   }
 
-  // Adds the continuations of a beam that are among the `most` best.
+  // Inserts those continuations of a beam that are among the `most` best.
   template <typename Number>
   void Rank(const Number* logits, int64_t vocab_size, int64_t beam, size_t most, std::vector<Candidate>& best) const {
     const auto [largest, whole] = Normaliser(logits, vocab_size);

@@ -17,7 +17,7 @@ MaybeTokenizer Loaded(const std::filesystem::path& folder, const std::optional<s
   }
 }
 
-// The manifest, once every file is as it says.
+// Reads the manifest and checks that every file is as it says.
 Manifest Checked(const std::filesystem::path& folder) {
   Manifest manifest = LoadManifest(folder);
   const auto damage = FindDamage(folder, manifest);
@@ -68,7 +68,7 @@ void CheckPadding(const Rows& rows) {
   for (int64_t row = 0; row < rows.rows; ++row) {
     const auto first = rows.mask.begin() + row * rows.length, last = first + rows.length;
     if (std::any_of(first, last, [](uint8_t real) { return real > 1; })) Refuse("pad_mask must be of 0 and 1");
-    // Real tokens stand together: after the first that is real and the next that is not, none is.
+    // Real tokens are contiguous: after the first real token and the next padding there is no real token.
     if (std::find(std::find(std::find(first, last, 1), last, 0), last, 1) != last) {
       Refuse("row ", row, " of pad_mask has padding between real tokens; it may only stand before and after them");
     }

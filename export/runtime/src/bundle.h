@@ -1,4 +1,4 @@
-// An opened bundle: what Model shares between its copies.
+// An opened bundle, which the copies of a Model share.
 #ifndef SEQLAB_BUNDLE_H_
 #define SEQLAB_BUNDLE_H_
 
@@ -15,16 +15,16 @@
 
 namespace seqlab {
 
-// A tokenizer, or why there is none: a bundle whose tokenizer the runtime does not have still runs on ids.
+// A tokenizer, or the reason why there is none: a bundle whose tokenizer the runtime lacks still runs on ids.
 struct MaybeTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;
   std::string reason;
 
-  // Throws Refusal where there is none.
+  // Returns the tokenizer. Throws Refusal if there is none.
   const Tokenizer& get() const;
 };
 
-// Rows of one length as the graphs take them.
+// Rows of one length, as the graphs read them.
 struct Rows {
   int64_t rows = 0, length = 0;
   Ids tokens;                 // (B, T)
@@ -34,27 +34,30 @@ struct Rows {
   Value Mask() const { return HostTensor(DType::kBool, {rows, length}, mask.data()); }
 };
 
-// Throws Refusal where there are none, or a row is empty or has a negative id; `what` names a row.
+// Pads rows to one length. Throws Refusal if there is no row, or a row is empty or has a negative id; `what` names a
+// row in the message.
 Rows Padded(const std::vector<Ids>& rows, const std::string& what, bool on_the_left);
 
-// Throws Refusal where the mask has a hole, or other numbers than 0 and 1.
+// Throws Refusal if the mask has padding between real tokens, or numbers other than 0 and 1.
 void CheckPadding(const Rows& rows);
 
 struct Bundle {
+  // Opens a bundle as Model::Open does, but throws.
   Bundle(const std::string& folder, const OpenOptions& options);
 
-  // The encoder's outputs of tokens (B, T) or features (B, T, F) and their mask (B, T), in the manifest's order. Throws
-  // Refusal where there is no encoder, or the input is longer than it reads.
+  // Returns the encoder's outputs, in the manifest's order, for tokens (B, T) or features (B, T, F) and their mask
+  // (B, T). Throws Refusal if there is no encoder, or the input is longer than it reads.
   std::vector<Value> Encode(const Value& inputs, const Value& mask) const;
 
+  // Returns the tokenizer of sources. Throws Refusal if there is none.
   const Tokenizer& SourceTokenizer() const;
 
   std::filesystem::path folder;
   Manifest manifest;
   const Onnxruntime& onnxruntime;
   OpenOptions options;
-  std::unique_ptr<Graph> encoder, model, step;  // null where there is none
-  MaybeTokenizer tokenizer, source_tokenizer;   // of one for both sides only the former
+  std::unique_ptr<Graph> encoder, model, step;  // null if the bundle has none
+  MaybeTokenizer tokenizer, source_tokenizer;   // the former alone if both sides share one
   Info info;
 };
 

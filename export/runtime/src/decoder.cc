@@ -9,7 +9,7 @@ namespace seqlab {
 
 namespace {
 
-// Whether these are all of so many rows, in their order.
+// Returns true if these are all of `count` rows, in order.
 bool InPlace(const std::vector<int64_t>& rows, int64_t count) {
   bool all = static_cast<int64_t>(rows.size()) == count;
   for (size_t place = 0; place < rows.size(); ++place) all &= rows[place] == static_cast<int64_t>(place);
@@ -134,7 +134,7 @@ Logits Decoder::Prefill(const std::vector<Ids>& prompts) {
   CheckReadable(rows.tokens, rows.length);
   Start(rows.rows);
   const Value logits = Run(*bundle_.model, rows);
-  // (B, T, V) to (B, V): prompts stand on the right, so each ends at the last position.
+  // (B, T, V) to (B, V): prompts are padded on the left, so each ends at the last position.
   std::vector<float> last;
   for (int64_t row = 0; row < rows.rows; ++row) {
     const auto values = Floats(logits, ((row + 1) * rows.length - 1) * vocab_size(), vocab_size());

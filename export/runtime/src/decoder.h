@@ -1,4 +1,4 @@
-// A bundle as a decoder: the state of some rows of text, which the graphs read and renew on the device.
+// The decoder of a bundle: the state of a batch of texts, which the graphs read and renew on the device.
 #ifndef SEQLAB_DECODER_H_
 #define SEQLAB_DECODER_H_
 
@@ -11,77 +11,77 @@
 
 namespace seqlab {
 
-// Scores of the next token, (B, V), where a graph wrote them.
+// Logits of the next token, (B, V), in the memory where a graph wrote them.
 struct Logits {
   int64_t rows = 0, vocab_size = 0;
   std::shared_ptr<const float> values;
 
   const float* Row(int64_t row) const { return values.get() + row * vocab_size; }
-  // The same in float64.
+  // Returns a row in float64.
   std::vector<double> Doubles(int64_t row) const { return {Row(row), Row(row) + vocab_size}; }
 };
 
-// Logits of numbers that nothing else holds.
+// Makes logits that own their numbers.
 Logits ToLogits(int64_t rows, int64_t vocab_size, std::vector<float> numbers);
 
 class Decoder {
  public:
-  // Throws Refusal where the bundle has no decoder.
+  // Throws Refusal if the bundle has no decoder.
   explicit Decoder(const Bundle& bundle);
 
   const Bundle& bundle() const { return bundle_; }
 
-  // Reads a source (B, M) or (B, M, F) and its mask (B, M): each `Start` is from here.
+  // Reads sources (B, M) or (B, M, F) and their mask (B, M). Every later `Start` begins from them.
   void ReadSource(const Value& source, const Value& mask);
 
-  // Throws Refusal where an id is outside the vocabulary, or a text of `read` tokens is longer than the model reads.
+  // Throws Refusal if an id is outside the vocabulary, or a text of `read` tokens is longer than the model reads.
   void CheckReadable(const Ids& tokens, int64_t read) const;
 
-  // Puts so many rows before their first token. Throws Refusal where they need a source and have read none, or another
-  // number of sources.
+  // Resets the state to `rows` texts without a token. Throws Refusal if the model needs a source for each and has read
+  // none, or another number of sources.
   void Start(int64_t rows);
 
-  // Reads tokens (B, T): logits (B, T, V). `graph` is the bundle's `model`, or its `step` where T = 1.
+  // Reads tokens (B, T) and returns the logits (B, T, V). `graph` is the bundle's `model`, or its `step` if T = 1.
   Value Run(const Graph& graph, const Rows& rows);
 
-  // Starts and reads prompts: the logits after each.
+  // Starts anew, reads prompts and returns the logits after each.
   Logits Prefill(const std::vector<Ids>& prompts);
-  // Reads one more token a row.
+  // Reads one more token a row and returns the logits after it.
   Logits Step(const Ids& tokens);
 
-  // Takes these rows for the state's rows. What was read of a source moves only where the sources do.
+  // Selects these rows of the state, in this order. Entries that come from the source move only if the sources do.
   void Select(const std::vector<int64_t>& rows);
 
-  // The entry of the state of this name, on the device.
+  // Returns the entry of the state with this name, on the device.
   const Value& State(const std::string& name) const;
 
  private:
   int64_t vocab_size() const { return *bundle_.manifest.vocab_size; }
-  // Where each input of a graph comes from and each output goes: an entry of the state, or one of these.
+  // The origin of each input of a graph and the destination of each output: an entry of the state, or one of these.
   enum : int { kTokens = -1, kMask = -2, kLogits = -3 };
   struct Wiring {
     std::vector<int> inputs, outputs;
   };
   Wiring WiringOf(const GraphInfo& info) const;
-  // Entries of the state, and what takes their rows, which is made when first needed.
+  // Entries of the state, and the graph that selects their rows, which is made when first needed.
   struct Part {
     std::vector<size_t> entries;
     std::unique_ptr<RowSelection> selection;
   };
-  // Takes these of `count` rows.
+  // Selects these rows of the entries, which have `count` rows.
   void Take(Part& part, const std::vector<int64_t>& rows, int64_t count);
-  // Of entries that have a row a source, for all rows that follow each other.
+  // Selects the rows of the entries that have one row per source, which consecutive texts share.
   void TakeSources(const std::vector<int64_t>& rows);
-  // Reads tokens (B, T) under their mask (B, T): logits (B, T, V).
+  // Reads tokens (B, T) and their mask (B, T), and returns the logits (B, T, V).
   Value Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length);
 
   const Bundle& bundle_;
   Runs steps_;
   const Wiring of_model_, of_step_;
-  Part renewed_, constant_, shared_;   // by a step; by none, with a row each, or with one for all rows of a source
-  std::vector<Value> state_, source_;  // by entries of the manifest; empty before `Start` or a source
-  Value all_real_;                     // the mask (B, 1) of the last step
-  std::vector<int64_t> sources_;       // of each row
+  Part renewed_, constant_, shared_;   // renewed by each step; constant, one row per text; constant, one row per source
+  std::vector<Value> state_, source_;  // by entry of the manifest; empty before `Start` or `ReadSource`
+  Value all_real_;                     // mask (B, 1) of the last step
+  std::vector<int64_t> sources_;       // source of each row
   int64_t rows_ = 0, read_ = 0;
 };
 

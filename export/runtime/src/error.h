@@ -1,4 +1,4 @@
-// Inside the library what went wrong is thrown, as a Refusal; `Guarded` turns it into a value for the caller.
+// Errors inside the library: they are thrown as a Refusal, and `Guarded` turns them into values for the caller.
 #ifndef SEQLAB_ERROR_H_
 #define SEQLAB_ERROR_H_
 
@@ -15,7 +15,7 @@
 
 namespace seqlab {
 
-// What went wrong, in one sentence; without a code it is what the caller gave.
+// A failure and its message, which is one sentence. Without a code, an argument of the caller is wrong.
 class Refusal : public std::runtime_error {
  public:
   explicit Refusal(const std::string& message, StatusCode code = StatusCode::kInvalidArgument)
@@ -27,14 +27,14 @@ class Refusal : public std::runtime_error {
   StatusCode code_;
 };
 
-// A stream that writes numbers the same way whatever locale the host program has set.
+// Returns a stream that writes numbers alike in every locale of the host program.
 inline std::ostringstream ClassicStream() {
   std::ostringstream text;
   text.imbue(std::locale::classic());
   return text;
 }
 
-// A sentence of its parts.
+// Joins the parts of a sentence.
 template <typename... Parts>
 std::string Join(const Parts&... parts) {
   std::ostringstream text = ClassicStream();
@@ -42,7 +42,7 @@ std::string Join(const Parts&... parts) {
   return text.str();
 }
 
-// "a, b, c".
+// Lists items as "a, b, c".
 template <typename Items>
 std::string Listed(const Items& items) {
   std::string text;
@@ -50,13 +50,14 @@ std::string Listed(const Items& items) {
   return text;
 }
 
-// A number as 1.23e-04.
+// Formats a number as 1.23e-04.
 inline std::string Scientific(double number) {
   std::ostringstream text = ClassicStream();
   text << std::scientific << std::setprecision(2) << number;
   return text.str();
 }
 
+// Throws Refusal with the message that the parts make.
 template <typename... Parts>
 [[noreturn]] void Refuse(const Parts&... parts) {
   throw Refusal(Join(parts...));
@@ -67,7 +68,7 @@ template <typename... Parts>
   throw Refusal(Join(parts...), code);
 }
 
-// What `run` returns, or what it threw. A Status for what returns nothing.
+// Returns the value of `run` as a Result, or a Status if it is void. An exception becomes a failure.
 template <typename Run>
 auto Guarded(Run&& run) -> std::conditional_t<std::is_void_v<decltype(run())>, Status, Result<decltype(run())>> {
   try {

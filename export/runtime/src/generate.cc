@@ -23,7 +23,7 @@ bool IsId(std::string_view word) {
   return word.size() <= kMostDigits && std::all_of(word.begin(), word.end(), [](char c) { return '0' <= c && c <= '9'; });
 }
 
-// The ids that a text writes, separated by spaces.
+// Reads ids that are separated by whitespace.
 Ids ReadIds(std::string_view text) {
   const std::vector<std::string_view> words = Words(text, false);
   const auto wrong = std::find_if_not(words.begin(), words.end(), IsId);
@@ -43,7 +43,7 @@ void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int
   int64_t longest = 0;
   for (const Ids& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.size()));
   if (!manifest.max_seq_len) return;
-  // The last new token is never read.
+  // The model never reads the last new token.
   if (max_new_tokens - 1 > *manifest.max_seq_len - longest) {
     Refuse("a prompt of ", longest, " tokens and ", max_new_tokens, " new ones need more positions than the model has, ",
            *manifest.max_seq_len, "; shorten the prompt or ask for fewer tokens");
@@ -61,7 +61,7 @@ std::vector<Ids> Generate(Decoder& decoder, const std::vector<Ids>& prompts, con
   std::vector<bool> running(prompts.size(), true);
   const bool takes_largest = options.sampling.temperature == 0 && IsFree(options.repetition);
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
-    // A row that has ended is fed token 0 until the others end; nothing reads what it gives.
+    // A row that has ended is fed token 0 until the others end; its logits are not read.
     Ids last(prompts.size(), 0);
     bool any = false;
     for (int64_t row = 0; row < num_rows; ++row) {

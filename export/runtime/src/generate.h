@@ -1,4 +1,4 @@
-// The loops that write with a decoder: seqlab.decoding's `generate` and `beam_search`, token for token.
+// The decoding loops: `generate` and `beam_search` of seqlab.decoding, token for token.
 #ifndef SEQLAB_GENERATE_H_
 #define SEQLAB_GENERATE_H_
 
@@ -10,24 +10,24 @@
 
 namespace seqlab {
 
-// Continues each prompt. Row r draws the numbers of row r. Throws Refusal where an option is outside its range, the
+// Continues each prompt. Row r draws the random numbers of row r. Throws Refusal if an option is out of range, the
 // texts would be longer than the model reads, or `on_token` cancels.
 std::vector<Ids> Generate(Decoder& decoder, const std::vector<Ids>& prompts, const GenerateOptions& options,
                           const OnToken& on_token);
 
-// Continues a text, until the model ends it; of a bundle without a tokenizer both are ids such as "5 6 7", which nothing
-// ends. Throws Refusal as above, and where the prompt is none.
+// Continues a text until one of the manifest's stop tokens. Without a tokenizer both texts are ids, such as "5 6 7".
+// Throws Refusal as `Generate`, and if the prompt is not a text of the tokenizer, or not ids.
 std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions options, const OnText& on_text);
 
-// Continues each prompt in the K best ways that are found (Graves 2012, section 3.2), the best first.
+// Returns the K best continuations that are found of each prompt, the best first (Graves 2012, section 3.2).
 //
-// At each step the K best continuations of a prompt's K beams are kept; one that ends with a stop token, and is among the
-// K best, is finished. A prompt is done when K are finished, or at max_new_tokens. Of equal scores the earlier beam's and
-// the lower token's is better.
+// At each step the K best continuations of a prompt's K beams are kept; one that ends with a stop token, and is among
+// the K best, is finished. A prompt is done when K are finished and no beam is ahead of all of them, or at
+// max_new_tokens. Ties go to the earlier beam, then to the lower token.
 std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const std::vector<Ids>& prompts,
                                                 const BeamOptions& options);
 
-// Throws Refusal where the model cannot read and continue the prompts.
+// Throws Refusal if the prompts and their new tokens need more positions than the model has.
 void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int64_t max_new_tokens);
 
 }  // namespace seqlab

@@ -10,7 +10,7 @@ Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder
     : info_(std::move(info)),
       host_(MemoryOf("cpu")),
       device_(MemoryOf(options.provider)) {
-  run_options_.SetRunLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);  // what goes wrong is thrown, and told by who catches it
+  run_options_.SetRunLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);  // errors are thrown, and reported where they are caught
   const std::filesystem::path path = folder / info_.file;
   CheckGraph(path, target);
   try {
@@ -70,7 +70,7 @@ void Runs::RunOnDevice(const std::vector<Value>& inputs, std::vector<Value>& out
     binding_.BindInput(input_names_[place], *inputs[place]);
     bound_[place] = inputs[place];
   }
-  // The outputs of the last run are bound still, and would be written over.
+  // The outputs of the last run are still bound, and would be overwritten.
   for (size_t place = 0; place < outputs.size(); ++place) {
     if (outputs[place] != nullptr) {
       binding_.BindOutput(output_names_[place], *outputs[place]);
@@ -89,7 +89,7 @@ void Runs::RunOnDevice(const std::vector<Value>& inputs, std::vector<Value>& out
 const Value* Runs::WrittenOver(size_t output, const std::vector<Value>& inputs) const {
   const int input = places_of_inputs_[output];
   if (input < 0) return nullptr;
-  // One that was made on the host is read on a device as a copy, which what is written here would not reach.
+  // A device reads a tensor of the host as a copy: overwriting the tensor would not reach it.
   const Value& old = inputs[static_cast<size_t>(input)];
   return old->GetTensorMemoryInfo().GetDeviceType() == graph_.device_.GetDeviceType() ? &old : nullptr;
 }

@@ -25,7 +25,7 @@ constexpr uint32_t kTensorExternal = 13, kEntryKey = 1, kEntryValue = 2;
 
 [[noreturn]] void RefuseMessage() { Refuse(StatusCode::kDamagedBundle, "it is not what protobuf writes"); }
 
-// Of 7 bits a byte; is taken from the message.
+// Removes a varint, which has 7 bits a byte, from the front of the message.
 uint64_t TakeNumber(std::string_view& message) {
   uint64_t found = 0;
   for (int shift = 0; shift < 70; shift += 7) {
@@ -38,7 +38,7 @@ uint64_t TakeNumber(std::string_view& message) {
   RefuseMessage();
 }
 
-// Calls `take` with the number and the bytes of each field of a message that has bytes: texts, messages, lists.
+// Calls `take` with the number and the bytes of each length-delimited field of a message: texts, messages, lists.
 void ForEachField(std::string_view message, const std::function<void(uint32_t, std::string_view)>& take) {
   while (!message.empty()) {
     const uint64_t tag = TakeNumber(message);
@@ -55,10 +55,12 @@ void ForEachField(std::string_view message, const std::function<void(uint32_t, s
   }
 }
 
+// A walk over the nodes and tensors of an ONNX file.
 class Walk {
  public:
-  // Of an operator, those of other domains as domain::Operator, and whether the node has a graph.
+  // Receives the operator of a node, as domain::Operator for domains other than ONNX's own, and whether it has a graph.
   std::function<void(const std::string&, bool)> on_node = [](const std::string&, bool) {};
+  // Receives the message of a tensor.
   std::function<void(std::string_view)> on_tensor = [](std::string_view) {};
 
   void File(const std::filesystem::path& path) const {
@@ -98,13 +100,13 @@ class Walk {
   }
 };
 
-// A part of an offset and a length, which are decimal.
+// Reads an offset or a length, which are decimal.
 int64_t WholeNumber(std::string_view text) {
   if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string_view::npos) RefuseMessage();
   return std::stoll(std::string(text));
 }
 
-// What is refused, with the file's name before it.
+// Calls `reads`, and puts the file's name before the message of a Refusal.
 void Naming(const std::filesystem::path& path, const std::function<void()>& reads) {
   try {
     reads();

@@ -1,4 +1,4 @@
-// What stands in an ONNX file, read before onnxruntime reads it, as seqlab_export.runner.graph_file does.
+// The content of an ONNX file, checked before onnxruntime reads it, as in seqlab_export.runner.graph_file.
 #ifndef SEQLAB_GRAPH_FILE_H_
 #define SEQLAB_GRAPH_FILE_H_
 
@@ -8,11 +8,11 @@
 
 namespace seqlab {
 
-// Refuses a graph that may never end: nodes of other operators than a target's, functions of its own, and graphs within a
-// node, but for a Scan's, which runs as often as its input is long.
+// Throws Refusal if a graph may never end: if it has operators that its target does not have, functions of its own, or
+// a graph within a node. A Scan may have one, which runs as often as its input is long.
 void CheckGraph(const std::filesystem::path& path, const std::string& target);
 
-// How many bytes a graph's weights reach to in the file where they stand. Throws Refusal where it is no ONNX graph.
+// Returns the offset at which a graph's weights end in the file of weights. Throws Refusal if `path` is no ONNX graph.
 int64_t EndOfWeights(const std::filesystem::path& path);
 
 }  // namespace seqlab

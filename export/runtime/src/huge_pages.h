@@ -1,4 +1,4 @@
-// Weights in huge pages: each token reads them all, and the processor looks up where each page is.
+// Huge pages for weights: each token reads all of them, and the processor translates the address of each page.
 #ifndef SEQLAB_HUGE_PAGES_H_
 #define SEQLAB_HUGE_PAGES_H_
 
@@ -13,17 +13,17 @@
 
 namespace seqlab {
 
-// The memory that the process comes to hold while this object lives.
+// The memory that the process acquires during the lifetime of this object.
 class NewMemory {
  public:
   NewMemory() : before_(Held()) {}
 
-  // Asks the kernel (Linux 6.1 or newer) to put it in huge pages; where it does not, nothing is changed.
+  // Asks the kernel (Linux 6.1 or newer) to move the memory to huge pages. If it does not, nothing changes.
   void PutInHugePages() const;
 
  private:
   using Range = std::pair<uintptr_t, uintptr_t>;
-  // What was written by this process alone, by addresses.
+  // Returns the private anonymous memory of this process, by address.
   static std::vector<Range> Held();
 
   std::vector<Range> before_;
@@ -33,7 +33,7 @@ inline void NewMemory::PutInHugePages() const {
   constexpr uintptr_t kHugePage = uintptr_t{2} << 20;
   constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers do not name
   for (auto [start, end] : Held()) {
-    // Where it is an old mapping that grew, what is new.
+    // Only the new part of a mapping that grew is taken.
     for (const auto& [old_start, old_end] : before_) {
       if (old_start <= start && start < old_end) start = old_end;
       if (old_start < end && end <= old_end) end = old_start;

@@ -1,4 +1,4 @@
-// Model and Session: the boundary, where what was thrown becomes a value.
+// Model and Session: the boundary at which exceptions become values.
 
 #include <algorithm>
 #include <cmath>
@@ -77,7 +77,7 @@ Result<std::string> Model::Decode(const Ids& ids) const {
 struct Session::Impl {
   explicit Impl(std::shared_ptr<const Bundle> opened) : bundle(std::move(opened)) {}
 
-  // Throws Refusal where the bundle has no decoder.
+  // Returns the decoder, made when first needed. Throws Refusal if the bundle has none.
   Decoder& decoder() {
     if (made == nullptr) made = std::make_unique<Decoder>(*bundle);
     return *made;

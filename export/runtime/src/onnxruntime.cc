@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Enough for all that this runtime calls.
+// The first version of the API that has all that this runtime calls.
 constexpr int kOldestApi = 16;
-// In an order in which each finds those that it needs.
+// Ordered so that each library comes after those that it needs.
 constexpr const char* kCudaLibraries[] = {"cudart", "nvJitLink", "nvrtc", "cublasLt", "cublas", "curand", "cufft", "cudnn"};
 
 std::string Environment(const char* name) {
@@ -29,7 +29,7 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Where the Python that `python3` starts is installed: PREFIX/bin/python3, as PATH has it.
+// Returns the prefix of the Python that `python3` starts: PREFIX/bin/python3 on PATH.
 fs::path PythonOnPath() {
   std::istringstream folders(Environment("PATH"));
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -39,7 +39,7 @@ fs::path PythonOnPath() {
   return {};
 }
 
-// The library of a Python wheel under PREFIX/lib/python3.*/{site,dist}-packages.
+// Adds the libraries of Python wheels in PREFIX/lib/python3.*/{site,dist}-packages.
 void AddWheels(const fs::path& prefix, std::vector<std::string>& found) {
   std::error_code error;
   for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
@@ -91,7 +91,7 @@ std::unique_ptr<Onnxruntime> Open(const std::string& file) {
     Refuse(StatusCode::kUnsupported, file, " is not onnxruntime's library: it has no OrtGetApiBase");
   }
   const std::string version = get_base()->GetVersionString(), path = FileOf(reinterpret_cast<const void*>(get_base));
-  // A library knows its own API and older ones; of one that it does not know it says so on stderr.
+  // A library has its own version of the API and older ones. Asked for a newer one, it complains on stderr.
   int number = std::min(ORT_API_VERSION, ParseVersion(version).second);
   const OrtApi* api = nullptr;
   for (; number >= kOldestApi; --number) {
@@ -102,13 +102,13 @@ std::unique_ptr<Onnxruntime> Open(const std::string& file) {
     Refuse(StatusCode::kUnsupported, "onnxruntime ", version, " (", path, ") is too old, accepted is 1.", kOldestApi,
            " or later");
   }
-  // Before that there can be no Ort::Env, not an empty one either: its destructor calls the API.
+  // There can be no Ort::Env before this, not even an empty one: its destructor calls the API.
   Ort::InitApi(api);
   return std::make_unique<Onnxruntime>(
       Onnxruntime{path, version, number, handle, Ort::Env(ORT_LOGGING_LEVEL_ERROR, "seqlab")});
 }
 
-// What the system's loader says is missing, without onnxruntime's own words around it.
+// Extracts the message of the system's loader from onnxruntime's message.
 std::string ReasonOf(std::string text) {
   const std::string before = "with error: ";
   if (const size_t place = text.find(before); place != std::string::npos) text.erase(0, place + before.size());
@@ -129,9 +129,9 @@ void AppendCuda(Ort::SessionOptions& settings) {
   settings.AppendExecutionProvider_CUDA_V2(*cuda);
 }
 
-// Loads those of CUDA's libraries that NVIDIA's wheels have put beside the wheel of this library of onnxruntime, as
-// Python's `onnxruntime.preload_dlls` does: the CUDA provider names them and not their folders. What is not there, or
-// does not load, is left to the system's loader.
+// Loads the CUDA libraries that NVIDIA's wheels have installed beside this onnxruntime's wheel, as Python's
+// `onnxruntime.preload_dlls` does: the CUDA provider names them without their folders. The system's loader finds those
+// that are missing here or do not load.
 void LoadCudaLibraries(const std::string& onnxruntime_file) {
   // site-packages/onnxruntime/capi/libonnxruntime.so: site-packages/nvidia/cu13/lib, or nvidia/cublas/lib and so on.
   const fs::path packages = fs::path(onnxruntime_file).parent_path().parent_path().parent_path();
@@ -139,7 +139,7 @@ void LoadCudaLibraries(const std::string& onnxruntime_file) {
     const fs::path pattern = packages / "nvidia/*/lib" / Join("lib", library, ".so*");
     glob_t found{};
     if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-      // For good: one that is loaded is found by its name.
+      // Never closed: a library that is loaded is found by its name.
       for (size_t place = 0; place < found.gl_pathc; ++place) dlopen(found.gl_pathv[place], RTLD_NOW | RTLD_GLOBAL);
     }
     globfree(&found);
@@ -150,7 +150,7 @@ void LoadCudaLibraries(const std::string& onnxruntime_file) {
 
 const Onnxruntime& OpenOnnxruntime(const std::string& file) {
   static std::mutex mutex;
-  // Never closed: sessions of other threads may outlive any order of destruction at the process's end.
+  // Never closed: sessions of other threads may outlive static objects when the process ends.
   static const Onnxruntime* opened = nullptr;
   const std::lock_guard<std::mutex> lock(mutex);
   if (opened == nullptr) opened = Open(file).release();
@@ -174,8 +174,8 @@ void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime) {
 Ort::SessionOptions SettingsFor(const OpenOptions& options) {
   Ort::SessionOptions settings;
   settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_ERROR);
-  settings.AddConfigEntry("session.load_model_format", "ONNX");  // whatever the file's name or beginning is
-  // Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
+  settings.AddConfigEntry("session.load_model_format", "ONNX");  // regardless of the file's name and first bytes
+  // A thread spins between two nodes, which is faster than sleeping. Longer spinning would starve other programs.
   settings.AddConfigEntry("session.intra_op.spin_duration_us", "50");
   if (options.threads > 0) settings.SetIntraOpNumThreads(options.threads);
   if (options.provider == "cuda") {

@@ -1,5 +1,5 @@
-// onnxruntime: its library, which is opened at run time and never linked, and the devices that graphs run on, which it
-// calls execution providers.
+// onnxruntime: its library, which is opened at run time and never linked, and its execution providers, the devices that
+// graphs run on.
 #ifndef SEQLAB_ONNXRUNTIME_H_
 #define SEQLAB_ONNXRUNTIME_H_
 
@@ -21,18 +21,18 @@ struct Onnxruntime {
   Ort::Env env;
 };
 
-// Opens the library, or gives the one that this process has opened; onnxruntime itself is one a process.
+// Opens onnxruntime's library, or returns the one that is open: a process can have only one.
 //
-// `file` as of OpenOptions. Throws Refusal where there is none, it cannot be opened, or another one is open.
+// `file` is that of OpenOptions. Throws Refusal if no library is found, it cannot be opened, or another one is open.
 const Onnxruntime& OpenOnnxruntime(const std::string& file);
 
-// Makes the provider ready. Throws Refusal where this onnxruntime does not have it.
+// Loads the libraries that a provider needs. Throws Refusal if this onnxruntime does not have the provider.
 void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime);
 
-// Throws Refusal where the provider cannot be loaded.
+// Returns the options of a session. Throws Refusal if the provider cannot be loaded.
 Ort::SessionOptions SettingsFor(const OpenOptions& options);
 
-// Where its tensors lie.
+// Returns the memory that holds a provider's tensors.
 Ort::MemoryInfo MemoryOf(const std::string& provider);
 
 }  // namespace seqlab

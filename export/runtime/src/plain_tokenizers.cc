@@ -34,7 +34,7 @@ class ByteTokenizer : public Tokenizer {
   }
 };
 
-// Tokens from 4 on are known strings, any other string is token 3.
+// Known strings are the tokens from 4 on; any other string is token 3.
 class KnownStrings : public Tokenizer {
  protected:
   KnownStrings(const std::vector<std::string>& known, std::vector<std::string> token_bytes)

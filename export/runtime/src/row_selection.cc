@@ -7,8 +7,8 @@
 namespace seqlab {
 namespace {
 
-// Protocol Buffers' wire format (protobuf.dev/programming-guides/encoding), enough of it to write a small graph. The
-// numbers of the fields are those of onnx.proto.
+// The part of Protocol Buffers' wire format (protobuf.dev/programming-guides/encoding) that a small graph needs. The
+// field numbers are those of onnx.proto.
 std::string Varint(uint64_t number) {
   std::string bytes;
   for (; number >= 0x80; number >>= 7) bytes += static_cast<char>(number | 0x80);
@@ -21,7 +21,7 @@ std::string Entry(uint64_t field, const std::string& bytes) {
   return Varint(field << 3 | 2) + Varint(bytes.size()) + bytes;
 }
 
-// onnxruntime numbers the types as ONNX does.
+// Describes a tensor; onnxruntime numbers the types as ONNX does.
 std::string Tensor(const std::string& name, ONNXTensorElementDataType type) {
   return Entry(1, name) + Entry(2, Entry(1, Entry(1, static_cast<uint64_t>(type))));
 }

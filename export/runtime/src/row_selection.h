@@ -1,4 +1,4 @@
-// Rows of tensors, taken on the device where these lie.
+// Selection of rows of tensors, on the device that holds them.
 #ifndef SEQLAB_ROW_SELECTION_H_
 #define SEQLAB_ROW_SELECTION_H_
 
@@ -10,13 +10,13 @@
 
 namespace seqlab {
 
-// An ONNX graph of a Gather for each tensor, so that every device of onnxruntime can take them.
+// An ONNX graph with a Gather for each tensor, which every provider of onnxruntime can run.
 class RowSelection {
  public:
-  // From tensors of the types of these. What is taken will lie on `provider`, the bundle's or "cpu".
+  // `examples` have the types of the tensors. The selected rows are made on `provider`, the bundle's or "cpu".
   RowSelection(const Bundle& bundle, const std::vector<Value>& examples, const std::string& provider);
 
-  // The rows of each tensor in this order; a row may occur often.
+  // Returns these rows of each tensor, in this order; a row may occur more than once.
   std::vector<Value> Take(const std::vector<Value>& tensors, const std::vector<int64_t>& rows) const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The place of the largest, of equal ones the first; as NumPy has it, NaN is larger than all.
+// Returns the index of the largest value, the first of equal ones. As in NumPy, NaN is larger than all numbers.
 template <typename Number>
 size_t Largest(const Number* values, size_t count) {
   size_t best = 0;
@@ -28,7 +28,7 @@ void CheckLargest(double logit) {
   if (!std::isfinite(logit)) Refuse(StatusCode::kInternal, "cannot choose a token: the model's largest logit is ", logit);
 }
 
-// The tokens that have followed the last n - 1 before.
+// Returns the tokens that followed earlier occurrences of the last n - 1 tokens.
 Ids WouldRepeat(const Ids& text, int64_t ngram) {
   Ids found;
   const auto length = static_cast<int64_t>(text.size());

@@ -1,4 +1,4 @@
-// How a token is chosen from logits: seqlab.decoding's rule, step for step.
+// The choice of a token from logits: the rule of seqlab.decoding, step for step.
 #ifndef SEQLAB_SAMPLING_H_
 #define SEQLAB_SAMPLING_H_
 
@@ -10,29 +10,30 @@
 
 namespace seqlab {
 
-// Throws Refusal where an option is outside its range.
+// Throws Refusal if an option is out of range.
 void CheckOptions(const Sampling& sampling);
 void CheckOptions(const Repetition& repetition);
 
-// The token that logits (V,) give at generated position `step` of batch row `row`.
+// Chooses the token at generated position `step` of batch row `row` from logits (V,).
 //
-// Throws Refusal where the largest logit is not finite.
+// Throws Refusal if the largest logit is not finite.
 int64_t Choose(const std::vector<double>& logits, const Sampling& sampling, int64_t step, int64_t row);
 
-// The same at temperature 0, of logits as they are.
+// Chooses the likeliest token, as `Choose` does at temperature 0.
 int64_t ChooseLargest(const float* logits, int64_t vocab_size);
 
-// Whether `Apply` changes nothing.
+// Returns true if `Apply` changes nothing.
 inline bool IsFree(const Repetition& repetition) { return repetition.penalty == 1 && !repetition.ngram; }
 
-// Changes logits (V,) after the tokens of `text`, each of 0..V-1.
+// Penalises and blocks tokens in logits (V,) that follow `text`, whose tokens are in 0..V-1.
 void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& logits);
 
-// The sum under a softmax: of exp(logit - largest), in float64, in any order. A beam search spends most of its own time here.
+// Returns the denominator of a softmax, the sum of exp(logit - largest), in float64 and in any order. Beam search
+// spends most of its own time here.
 double SumOfExp(const float* logits, int64_t count, double largest);
 double SumOfExp(const double* logits, int64_t count, double largest);
 
-// The log-probability of a logit x of these is x - largest - whole.
+// The log-normaliser of logits: the log-probability of a logit x is x - largest - whole.
 struct Normaliser {
   template <typename Number>
   Normaliser(const Number* logits, int64_t vocab_size);
@@ -40,11 +41,11 @@ struct Normaliser {
   double largest, whole;
 };
 
-// The log-probabilities of logits (V,), in place.
+// Replaces logits (V,) by their log-probabilities.
 void LogSoftmax(std::vector<double>& logits);
 
-// Philox4x32-10, the counter-based generator of all sampling (Salmon et al. 2011, "Parallel random numbers: as easy as 1,
-// 2, 3").
+// Philox4x32-10, the counter-based generator of all sampling (Salmon et al. 2011, "Parallel random numbers: as easy as
+// 1, 2, 3").
 using PhiloxWords = std::array<uint32_t, 4>;
 
 inline PhiloxWords Philox4x32(PhiloxWords counter, std::array<uint32_t, 2> key) {
@@ -59,7 +60,7 @@ inline PhiloxWords Philox4x32(PhiloxWords counter, std::array<uint32_t, 2> key) 
   return counter;
 }
 
-// A number of [0, 1) with 53 random bits, for the token that `step` and `row` name.
+// Returns a number in [0, 1) with 53 random bits, for the token at `step` of `row`.
 inline double Uniform(uint64_t seed, uint32_t step, uint32_t row) {
   const PhiloxWords words =
       Philox4x32({step, row, 0, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

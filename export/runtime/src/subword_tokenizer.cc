@@ -11,7 +11,7 @@
 namespace seqlab {
 namespace {
 
-// What sentencepiece writes for a space in a piece. In a text it is spelt in bytes, not to become a space.
+// The character that sentencepiece writes for a space. In a text it is encoded as bytes, or it would decode to a space.
 constexpr std::string_view kSpace = "\xE2\x96\x81";
 
 using Processor = sentencepiece::SentencePieceProcessor;
@@ -38,7 +38,7 @@ class SubwordTokenizer : public Tokenizer {
   explicit SubwordTokenizer(std::unique_ptr<Processor> processor)
       : Tokenizer(TableOf(*processor)), processor_(std::move(processor)) {}
 
-  // No piece holds a newline or kSpace: what is between them is encoded one by one.
+  // No piece holds a newline or kSpace, so the parts between them are encoded one by one.
   Ids Encode(std::string_view text) const override {
     CheckUtf8(text);
     Ids ids;

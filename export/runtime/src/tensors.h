@@ -1,4 +1,4 @@
-// Tensors of onnxruntime on the host: made and read.
+// Making and reading tensors of onnxruntime on the host.
 #ifndef SEQLAB_TENSORS_H_
 #define SEQLAB_TENSORS_H_
 
@@ -12,34 +12,34 @@
 
 namespace seqlab {
 
-// A tensor that several owners hold, on the host or on a device.
+// A tensor on the host or on a device, with shared ownership.
 using Value = std::shared_ptr<const Ort::Value>;
 
-// A tensor with these dims and the values of `data`, which are copied.
+// Makes a tensor with a copy of `data`.
 Value HostTensor(DType dtype, const std::vector<int64_t>& dims, const void* data);
 
-// One of floating-point numbers, as float16 or float32.
+// Makes a tensor of floating-point numbers, as float16 or float32.
 Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vector<float>& numbers);
 
-// One whose elements are all `value`.
+// Makes a tensor whose elements are all `value`.
 Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double value);
 
-// What onnxruntime calls a type.
+// Returns onnxruntime's type.
 ONNXTensorElementDataType TypeOf(DType dtype);
 ONNXTensorElementDataType TypeOf(const Value& value);
 
 std::vector<int64_t> Dims(const Value& value);
 
-// Throws Refusal where its dims are others.
+// Throws Refusal if the dims are others.
 void CheckDims(const Value& value, const std::vector<int64_t>& dims);
 
-// How many tokens of a row are real, of the longest row of a mask (B, T).
+// Returns the number of real tokens in the longest row of a mask (B, T).
 int64_t MostReal(const Value& mask);
 
-// All numbers. Throws Refusal where it is of a type that bundles do not have.
+// Returns all numbers. Throws Refusal if their type is one that bundles do not have.
 std::vector<double> Doubles(const Value& value);
 
-// So many floating-point numbers from `first` on.
+// Returns `count` numbers from `first` on.
 std::vector<float> Floats(const Value& value, int64_t first, int64_t count);
 
 }  // namespace seqlab

@@ -1,4 +1,4 @@
-// Tokenizers: those of `seqlab_data.tokenizers`, from the files that they save.
+// The tokenizers of `seqlab_data.tokenizers`, read from the files that they save.
 #ifndef SEQLAB_TOKENIZER_H_
 #define SEQLAB_TOKENIZER_H_
 
@@ -13,7 +13,7 @@
 
 namespace seqlab {
 
-// Every token stands for fixed bytes, so decoding is a table look-up.
+// Text to ids and back. Each token has fixed bytes, so decoding is a table look-up.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -23,19 +23,19 @@ class Tokenizer {
   int64_t eos_id() const { return 2; }
   int64_t vocab_size() const { return static_cast<int64_t>(token_bytes_.size()); }
 
-  // The ids of a text, without special tokens. Throws Refusal with the byte offset where it is not UTF-8.
+  // Returns the ids of a text, without special tokens. Throws Refusal with the byte offset if it is not UTF-8.
   virtual Ids Encode(std::string_view text) const = 0;
 
-  // Whether a text need not be UTF-8.
+  // Returns true if a text need not be UTF-8.
   virtual bool TakesAnyBytes() const { return false; }
 
-  // Throws Refusal where an id is outside the vocabulary.
+  // Returns the bytes of a token. Throws Refusal if the id is outside the vocabulary.
   const std::string& Bytes(int64_t id) const;
 
-  // Whether decoding takes away a space at the very beginning.
+  // Returns true if decoding drops a space at the start of a text.
   virtual bool DropsFirstSpace() const { return false; }
 
-  // Special tokens vanish; bytes that are not UTF-8 show as U+FFFD.
+  // Returns the text of ids: special tokens have none, and bytes that are not UTF-8 become U+FFFD.
   std::string Decode(const Ids& ids) const;
 
  protected:
@@ -45,7 +45,7 @@ class Tokenizer {
   std::vector<std::string> token_bytes_;
 };
 
-// Decodes one id at a time: what it returns, joined, is what `Decode` returns.
+// Decodes one id at a time: the pieces, joined, are the text that `Decode` returns.
 class TextStream {
  public:
   explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -60,19 +60,19 @@ class TextStream {
   bool begun_ = false;
 };
 
-// The tokenizer that tokenizer.json describes; `asset` is tokenizer.model where it names one.
+// Makes the tokenizer that tokenizer.json describes; `asset` is the content of tokenizer.model, if there is one.
 //
-// Throws Refusal where it is damaged, or of a class that the runtime does not have.
+// Throws Refusal if it is damaged, or of a class that the runtime does not have.
 std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& description, const std::string& asset);
 
-// Reads a tokenizer's folder.
+// Reads a tokenizer from its folder. Throws Refusal as `MakeTokenizer`.
 std::unique_ptr<Tokenizer> LoadTokenizer(const std::filesystem::path& folder);
 
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
-// One token a code point of `alphabet`.
+// Makes a tokenizer with a token for each code point of `alphabet`.
 std::unique_ptr<Tokenizer> MakeCharTokenizer(const std::string& alphabet);
 std::unique_ptr<Tokenizer> MakeWordTokenizer(const std::vector<std::string>& words, bool newlines);
-// Of a sentencepiece model.
+// Makes a tokenizer from the content of a sentencepiece model.
 std::unique_ptr<Tokenizer> MakeSubwordTokenizer(const std::string& model);
 
 }  // namespace seqlab

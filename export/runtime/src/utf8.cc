@@ -20,7 +20,7 @@ Utf8Piece ReadUtf8(std::string_view bytes) {
   if (lead < 0x80) return {Utf8Piece::kCharacter, 1, lead};
   if (lead < 0xC2 || lead > 0xF4) return {Utf8Piece::kInvalid, 1, 0};
   const size_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte's range excludes what is overlong, surrogates, and what is past U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
   const uint8_t first = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const uint8_t last = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   uint32_t code_point = lead & (0xFF >> (size + 1));

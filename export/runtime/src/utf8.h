@@ -1,4 +1,4 @@
-// UTF-8: where it is invalid, its code points, and decoding that replaces what is invalid, as Python's codecs do.
+// UTF-8: validation, code points, and decoding that replaces invalid bytes as Python's codecs do.
 #ifndef SEQLAB_UTF8_H_
 #define SEQLAB_UTF8_H_
 
@@ -12,19 +12,20 @@ namespace seqlab {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// What stands at the start of some bytes, which are not empty.
+// The first piece of some bytes.
 struct Utf8Piece {
   enum Kind { kCharacter, kInvalid, kUnfinished } kind;
-  size_t size;          // in bytes; of what is invalid, the longest beginning of a character (Unicode 15, section 3.9)
-  uint32_t code_point;  // of a character
+  size_t size;          // in bytes; if invalid, the longest prefix of a character (Unicode 15, section 3.9)
+  uint32_t code_point;  // code point of a character, else 0
 };
 
+// Reads the first piece of bytes that are not empty.
 Utf8Piece ReadUtf8(std::string_view bytes);
 
-// Throws Refusal with the byte offset of the first that is not UTF-8.
+// Throws Refusal with the byte offset of the first piece that is not UTF-8, if there is one.
 void CheckUtf8(std::string_view text);
 
-// Decodes bytes as they come: what is invalid becomes U+FFFD, an unfinished character is held back.
+// Decodes bytes as they arrive: invalid ones become U+FFFD, and an unfinished character is held back.
 class Utf8Stream {
  public:
   std::string Push(std::string_view bytes);
@@ -34,7 +35,7 @@ class Utf8Stream {
   std::string held_;
 };
 
-// What stands between whitespace, which is what Python's str.isspace says; with `newlines` each newline is a word too.
+// Splits a text at whitespace, as defined by Python's str.isspace. With `newlines`, each newline is a word too.
 std::vector<std::string_view> Words(std::string_view text, bool newlines);
 
 }  // namespace seqlab

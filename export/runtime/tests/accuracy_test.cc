@@ -10,7 +10,7 @@
 namespace seqlab {
 namespace {
 
-// Two rows of two positions, of which the second row's first is a pad.
+// Two rows of two positions; the first of the second row is padding.
 const Case kCase{"", 2, {1, 1, 0, 1}};
 // Keys of two heads: (B, H, T, K).
 const TensorInfo kKeys{"new_state_k", DType::kFloat32, {std::string("B"), int64_t{2}, std::string("S+T"), int64_t{1}}};

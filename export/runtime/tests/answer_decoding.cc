@@ -1,9 +1,9 @@
-// answer_decoding BUNDLE PROVIDER: what a bundle decodes, to compare with Python's.
+// answer_decoding BUNDLE PROVIDER: decodes with a bundle, to compare with Python.
 //
-// Each line of stdin is a JSON object: "prompts", "sources" where the bundle reads some, and the options of `generate` or,
-// where it has "beams", of `beam_search`; or "prompts" and "steps", tokens to read after them; or a "batch". With "cancel"
-// the callback cancels at that token. Each line of stdout is the answer in JSON, of the latter two the logits, or
-// {"refused": why, "code": number}.
+// Each line of stdin is a JSON object. It has "prompts", "sources" if the bundle reads them, and the options of
+// `generate` or, with "beams", of `beam_search`; or "prompts" and "steps", which are tokens to read after them; or a
+// "batch"; or "verify", a folder to prove. With "cancel" the callback cancels at that token. Each line of stdout is the
+// answer in JSON, the logits for "steps" and "batch", or {"refused": message, "code": number}.
 
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ json AnswerBatch(const seqlab::Model& model, const json& question) {
                             question.at("pad_mask").get<std::vector<uint8_t>>()}));
 }
 
-// The logits after the prompts, and after each step.
+// Returns the logits after the prompts, and after each step.
 json AnswerSteps(seqlab::Session& session, const std::vector<seqlab::Ids>& prompts, const json& steps) {
   json answer = {Numbers(session.Prefill(prompts))};
   for (const json& tokens : steps) answer.push_back(Numbers(session.Step(tokens.get<seqlab::Ids>())));

@@ -1,7 +1,7 @@
-// answer_tokens FOLDER: what the tokenizer in a folder makes of texts, to compare with Python's.
+// answer_tokens FOLDER: encodes and decodes texts with the tokenizer in a folder, to compare with Python.
 //
-// Each line of stdin is a text in hexadecimal digits. Each line of stdout is its ids, "|" and their text in such digits;
-// or "refused: " and why.
+// Each line of stdin is a text in hexadecimal digits. Each line of stdout is its ids, "|" and their text in hexadecimal
+// digits; or "refused: " and the message.
 
 #include <iostream>
 #include <string>

@@ -10,7 +10,7 @@
 namespace seqlab {
 namespace {
 
-// A .npy file as NumPy's format 1.0 has it.
+// Makes a .npy file of NumPy's format 1.0.
 std::string Npy(const std::string& type, const std::string& shape, const std::string& data) {
   const std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + shape + "), }\n";
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header + data;

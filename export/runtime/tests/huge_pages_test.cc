@@ -11,7 +11,7 @@
 namespace seqlab {
 namespace {
 
-// What of this process is in huge pages, in kB; -1 = the kernel does not say.
+// Returns how much of this process is in huge pages, in kB; -1 = the kernel does not say.
 int64_t InHugePages() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   for (std::string line; std::getline(rollup, line);) {
@@ -48,7 +48,7 @@ TEST(NewMemory, IsInHugePagesAndNothingElseIs) {
   const std::vector<uint32_t> old(3 << 20, 7u);
   const int64_t held = InHugePages();
   const NewMemory memory;
-  const std::vector<uint32_t> numbers(6 << 20, 7u);  // 24 MB, 2 of which may not be whole pages at each end
+  const std::vector<uint32_t> numbers(6 << 20, 7u);  // 24 MB, up to 2 MB of which at each end are no whole page
   const int64_t unasked = InHugePages();
   memory.PutInHugePages();
   const int64_t found = InHugePages();

@@ -1,8 +1,8 @@
-// loop_overhead BUNDLE THREADS TOKENS ROUNDS: what the decoding loop adds to the runs of step.onnx that it needs.
+// loop_overhead BUNDLE THREADS TOKENS ROUNDS: measures what the decoding loop adds to its runs of step.onnx.
 //
-// Each line of stdout is a token that was written greedily: the microseconds from the token before it, and those inside
-// onnxruntime when the same session is then run on the same token and a state of its own, and nothing else is done. So the
-// two take turns, token by token.
+// Each line of stdout is a token that was generated greedily: the microseconds since the token before it, and the
+// microseconds of a bare run of the same session on the same token, with a state of its own. The two alternate token by
+// token.
 
 #include <algorithm>
 #include <chrono>
@@ -21,7 +21,7 @@ double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// Runs of step.onnx by their bare C++ call, on the host.
+// Runs of step.onnx by the bare C++ API, on the host.
 class BareSteps {
  public:
   BareSteps(const seqlab::Bundle& bundle, const seqlab::Ids& prompt) : graph_(*bundle.step), decoder_(bundle) {
@@ -44,7 +44,7 @@ class BareSteps {
     }
   }
 
-  // The microseconds that onnxruntime takes for it.
+  // Runs a step on a token and returns the microseconds that onnxruntime takes.
   double Run(int64_t token) {
     token_ = token;
     const Clock::time_point start = Clock::now();
@@ -60,7 +60,7 @@ class BareSteps {
  private:
   static constexpr int64_t kDims[] = {1, 1};
 
-  // The tensor of a value that others share.
+  // Returns a tensor on the memory of a value that others share.
   static Ort::Value View(const Ort::MemoryInfo& host, const seqlab::Value& value) {
     const auto type = value->GetTensorTypeAndShapeInfo();
     const std::vector<int64_t> dims = type.GetShape();
@@ -76,7 +76,7 @@ class BareSteps {
   bool mask_ = true;
   std::vector<const char*> input_names_, output_names_;
   std::vector<Ort::Value> inputs_;
-  std::vector<size_t> renewed_;  // by output: the input that it is in the next run
+  std::vector<size_t> renewed_;  // by output: the input that it becomes in the next run
 };
 
 void Measure(const seqlab::Bundle& bundle, int tokens, int rounds) {

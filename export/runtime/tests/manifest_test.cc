@@ -11,7 +11,7 @@
 namespace seqlab {
 namespace {
 
-// A graph of a recurrent language model.
+// Makes the graph of a recurrent language model.
 std::string Graph(const std::string& file, const std::string& time) {
   return R"({"file": ")" + file + R"(", "inputs": [{"name": "tokens", "dtype": "int64", "dims": ["B", )" + time +
          R"(]}, {"name": "pad_mask", "dtype": "bool", "dims": ["B", )" + time +
@@ -20,7 +20,7 @@ std::string Graph(const std::string& file, const std::string& time) {
          R"(, 11]}, {"name": "new_state_h", "dtype": "float32", "dims": ["B", 8]}]})";
 }
 
-// A field a line.
+// Makes a manifest, with one field a line.
 std::string Whole() {
   std::string files;
   for (const char* name : {"golden.npz", "model.onnx", "step.onnx", "weights.bin", "tokenizer/tokenizer.json"}) {
@@ -50,7 +50,7 @@ std::string Whole() {
          ",\n\"step\": " + Graph("step.onnx", "1") + ",\n\"files\": {" + files + "}\n}";
 }
 
-// With the first `from` replaced.
+// Makes a manifest in which the first `from` is replaced.
 std::string Changed(const std::string& from, const std::string& to) {
   std::string text = Whole();
   return text.replace(text.find(from), from.size(), to);
@@ -135,7 +135,7 @@ TEST(Manifest, WhatIsNoJsonIsRefused) {
   EXPECT_NE(Refused(std::string(100000, '[')), "accepted");
 }
 
-// With a state of so many numbers.
+// Makes a manifest whose state has `numbers` numbers.
 std::string WithState(int64_t numbers) {
   std::string text = Whole();
   const std::string eight = "[\"B\", 8]";
@@ -154,7 +154,7 @@ TEST(Manifest, ALimitAcceptsItsOwnValueAndRefusesTheNext) {
   EXPECT_EQ(Refused(WithState(numbers + 1)).rfind("its state takes", 0), 0U);
 }
 
-// A bundle's folder whose files are holes, all damaged: what matters is what is said of them.
+// A bundle's folder of sparse files, all damaged: the tests read what is reported of each.
 class Sizes : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(home_ / "tokenizer"); }

@@ -50,8 +50,8 @@ TEST(Choose, CutsWhatIsUnlikely) {
   };
   Sampling top_k, top_p, min_p;
   top_k.top_k = 2;
-  top_p.top_p = 0.65;  // 0.4 + 0.3 is the first sum that is at least that
-  min_p.min_p = 0.4;   // of 0.4: 0.16
+  top_p.top_p = 0.65;  // 0.4 + 0.3 is the first sum that reaches it
+  min_p.min_p = 0.4;   // 0.4 of 0.4 is 0.16
   EXPECT_EQ(drawn(Sampling{}), (std::vector<bool>{true, true, true, true}));
   EXPECT_EQ(drawn(top_k), (std::vector<bool>{false, true, true, false}));
   EXPECT_EQ(drawn(top_p), (std::vector<bool>{false, true, true, false}));

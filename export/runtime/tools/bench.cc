@@ -20,7 +20,7 @@ double MillisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The nearest-rank percentile of sorted numbers.
+// Returns the nearest-rank percentile of sorted numbers.
 double Percentile(const std::vector<double>& sorted, double percent) {
   const auto rank = static_cast<size_t>(percent / 100 * static_cast<double>(sorted.size()));
   return sorted[std::min(rank, sorted.size() - 1)];
@@ -30,10 +30,10 @@ double Mean(const std::vector<double>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
 }
 
-// In milliseconds. Those of tokens are none where beams are searched, which are written all at once.
+// Times in milliseconds. Beam search has no times of tokens: it returns them all at once.
 struct Times {
   std::vector<double> runs, first, later;
-  std::map<int64_t, std::vector<double>> by_position;  // of later ones, by the power of two that is not above
+  std::map<int64_t, std::vector<double>> by_position;  // later tokens by the power of two at or below
 };
 
 int64_t PowerBelow(int64_t number) {
@@ -42,7 +42,7 @@ int64_t PowerBelow(int64_t number) {
   return power;
 }
 
-// Every tokenizer has ids below 4.
+// Makes sources of ids below 4, which every tokenizer has.
 Texts Sources(const BenchOptions& options) {
   Texts sources(static_cast<size_t>(options.batch));
   for (int64_t row = 0; row < options.batch; ++row) {
@@ -56,7 +56,7 @@ Texts Sources(const BenchOptions& options) {
 Texts Prompts(const BenchOptions& options, const Info& info) {
   Texts prompts(static_cast<size_t>(options.batch));
   for (int64_t row = 0; row < options.batch; ++row) {
-    // A target begins with bos, which is 1.
+    // A target begins with bos, whose id is 1.
     if (info.reads_source) prompts[static_cast<size_t>(row)] = {1};
     for (int64_t place = 0; place < options.prompt_tokens && !info.reads_source; ++place) {
       prompts[static_cast<size_t>(row)].push_back((row * options.prompt_tokens + place) % info.vocab_size.value_or(1));
@@ -65,7 +65,7 @@ Texts Prompts(const BenchOptions& options, const Info& info) {
   return prompts;
 }
 
-// Writes once, into `times`.
+// Decodes once and adds to `times`.
 Result<Texts> Write(Session& session, const Texts& sources, const Texts& prompts, const BenchOptions& options,
                     Times& times) {
   const Clock::time_point start = Clock::now();
@@ -105,7 +105,7 @@ Result<Texts> Write(Session& session, const Texts& sources, const Texts& prompts
   return written;
 }
 
-// Not getrusage's, which is never less than that of the process which started this one.
+// Returns the peak memory of this process. getrusage's is never less than its parent's.
 double PeakMegabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

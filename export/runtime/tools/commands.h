@@ -1,5 +1,5 @@
-// The commands of seqlab-run. Each prints results on stdout, and returns an exit code; what is wrong with its input is
-// returned as a Status.
+// The commands of seqlab-run. Each prints results on stdout and returns an exit code, or a failure if its input is
+// wrong.
 #ifndef SEQLAB_TOOLS_COMMANDS_H_
 #define SEQLAB_TOOLS_COMMANDS_H_
 
@@ -12,7 +12,7 @@
 
 namespace seqlab::tools {
 
-// What every command takes.
+// Options of every command.
 struct Common {
   std::string bundle;
   OpenOptions open;
@@ -21,7 +21,7 @@ struct Common {
 
 struct TextOptions {
   std::optional<std::string> prompt;
-  std::vector<std::string> texts;  // none = the lines of stdin
+  std::vector<std::string> texts;  // empty = the lines of stdin
   std::optional<int64_t> n_best;
   GenerateOptions generate;
   TranslateOptions translate;
@@ -43,7 +43,7 @@ Result<int> RunClassify(const Common& common, const TextOptions& options);
 Result<int> RunVerify(const Common& common, double seconds);
 Result<int> RunBench(const Common& common, const BenchOptions& options);
 
-// JSON in which what is not UTF-8 shows as U+FFFD.
+// Formats JSON; bytes that are not UTF-8 become U+FFFD.
 std::string Dumped(const nlohmann::json& value, int indent = -1);
 
 }  // namespace seqlab::tools

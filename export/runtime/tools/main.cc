@@ -1,6 +1,6 @@
-// seqlab-run: what a bundle does, from the command line. Results on stdout, diagnostics on stderr.
+// seqlab-run: bundles from the command line. Results go to stdout, diagnostics to stderr.
 //
-// Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence.
+// Exit codes: 0 success, 1 a proof that failed, 2 bad input, reported in one sentence.
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -19,7 +19,7 @@ using seqlab::tools::BenchOptions;
 using seqlab::tools::Common;
 using seqlab::tools::TextOptions;
 
-// The words and the defaults are those of platform/seqlab/config/text_options.py.
+// Adds the options of `generate`, with the help and the defaults of platform/seqlab/config/text_options.py.
 void AddSampling(CLI::App& verb, TextOptions& options) {
   seqlab::Sampling& sampling = options.generate.sampling;
   verb.add_option("--prompt", options.prompt, "the text to continue; without it, or -, all of stdin");
@@ -31,7 +31,7 @@ void AddSampling(CLI::App& verb, TextOptions& options) {
       ->capture_default_str();
   verb.add_option("--min-p", sampling.min_p, "sample from tokens at least P times as likely as the likeliest")
       ->capture_default_str();
-  // CLI11 would take -1 for 2^64 - 1.
+  // CLI11 would read -1 as 2^64 - 1.
   const auto set_seed = [&sampling](const std::string& text) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sampling.seed);
     if (error != std::errc() || end != text.data() + text.size()) {
@@ -55,17 +55,17 @@ void AddBeams(CLI::App& verb, TextOptions& options) {
   verb.add_option("--prefix", options.translate.prefix, "text that every output begins with");
 }
 
-// Whether a text is a number and nothing else. What is out of range is told elsewhere.
+// Returns true if a text is a number and nothing else. Its range is checked elsewhere.
 template <typename Number>
 bool IsNumber(const std::string& text) {
   Number number{};
   const char* end = text.data() + text.size();
-  // Of "inf" and "nan" there is no need.
+  // "inf" and "nan" are no option's value.
   const bool decimal = !text.empty() && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
   return decimal && std::from_chars(text.data(), end, number).ptr == end;
 }
 
-// Numbers are decimal, as `seqlab` takes them: CLI11 takes others too, and nothing at all for 0.
+// Accepts only decimal numbers, as `seqlab` does. CLI11 would accept others, and read an empty text as 0.
 void CheckNumbers(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
     for (CLI::Option* option : verb->get_options()) {

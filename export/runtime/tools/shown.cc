@@ -22,7 +22,7 @@ std::string Escaped(uint32_t c) {
   return {'\\', 'u', digit(3), digit(2), digit(1), digit(0)};
 }
 
-// The size of the whole characters that a text begins with, and of what is none.
+// Returns the size of a text without an unfinished character at its end.
 size_t Whole(std::string_view text) {
   size_t place = 0;
   while (place < text.size()) {

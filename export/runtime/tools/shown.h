@@ -1,4 +1,4 @@
-// Lines for people: a control character in them is shown as \x1b, and steers no terminal.
+// Text for people: a control character is shown as \x1b and cannot control the terminal.
 #ifndef SEQLAB_TOOLS_SHOWN_H_
 #define SEQLAB_TOOLS_SHOWN_H_
 
@@ -9,11 +9,11 @@
 
 namespace seqlab::tools {
 
-// Shows the controls C0, DEL and C1, what overrides the direction of writing, and bytes that are not UTF-8. A newline and a
-// tab are layout. `shown` of platform/seqlab/cli/terminal.py shows the same.
+// Escapes control characters (C0, DEL and C1), overrides of the writing direction, and bytes that are not UTF-8.
+// Newlines and tabs stay. `shown` of platform/seqlab/cli/terminal.py escapes the same.
 std::string Shown(std::string_view text);
 
-// Hands what is written to another buffer as Shown has it.
+// A buffer that writes to another one what `Shown` makes of the text.
 class ShownBuffer : public std::streambuf {
  public:
   explicit ShownBuffer(std::streambuf* target) : target_(target) {}
@@ -27,10 +27,10 @@ class ShownBuffer : public std::streambuf {
   bool Write(std::string_view text) const;
 
   std::streambuf* const target_;
-  std::string held_;  // a character of which the end is to come
+  std::string held_;  // the beginning of an unfinished character
 };
 
-// While it lives std::cout and std::cerr show control characters.
+// Makes std::cout and std::cerr escape control characters during its lifetime.
 class ShownForPeople {
  public:
   ShownForPeople();
@@ -43,7 +43,7 @@ class ShownForPeople {
   std::streambuf *const plain_out_, *const plain_err_;
 };
 
-// Standard output for texts that another program may read: a pipe and a file get them as they are.
+// Returns standard output for text that another program may read: a pipe or a file gets it unescaped.
 std::ostream& ForPrograms();
 
 }  // namespace seqlab::tools

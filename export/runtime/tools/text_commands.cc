@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Lines that are translated together, as `seqlab translate` does.
+// Number of lines that are translated together, as in `seqlab translate`.
 constexpr size_t kLinesAtOnce = 64;
 
 template <typename T>
@@ -22,8 +22,8 @@ json OrNull(const std::optional<T>& value) {
   return value ? json(*value) : json();
 }
 
-// Standard input by lines, which end with LF or CRLF: without a byte-order mark, and with LF for CRLF.
-// `_standard_input` of platform/seqlab/cli/text.py reads alike.
+// Standard input without its byte-order mark and with LF for CRLF, as `_standard_input` of platform/seqlab/cli/text.py
+// reads it.
 class StandardInput {
  public:
   std::optional<std::string> Line() {
@@ -47,8 +47,8 @@ class StandardInput {
   bool first_ = true;
 };
 
-// Texts one by one: those of the command line, else the lines of stdin. Empty ones are refused, and those that are not
-// UTF-8 where the tokenizer does not take them.
+// The texts of the command line, or else the lines of stdin, one by one. Empty texts are refused, and texts that are
+// not UTF-8 unless the tokenizer takes any bytes.
 class Texts {
  public:
   Texts(const std::vector<std::string>& given, bool any_bytes) : given_(given), any_bytes_(any_bytes) {}
@@ -84,7 +84,7 @@ class Texts {
   StandardInput input_;
   const std::vector<std::string>& given_;
   const bool any_bytes_;
-  size_t number_ = 0;  // of the last text, from 1
+  size_t number_ = 0;  // number of the last text, from 1
 };
 
 }  // namespace
@@ -132,7 +132,7 @@ Result<int> RunGenerate(const Common& common, const TextOptions& options) {
     return common.json || bool(ForPrograms() << piece << std::flush);
   };
   const Result<std::string> text = session.Write(prompt, options.generate, show);
-  // Then `main` says that stdout cannot be written.
+  // `main` reports that stdout cannot be written.
   if (text.status().code() == StatusCode::kCancelled) return 0;
   if (!text.ok()) return text.status();
   ForPrograms() << (common.json ? Dumped({{"text", *text}}) : "") << "\n";

@@ -25,10 +25,10 @@ namespace {
 
 using nlohmann::json;
 
-// JSON has no number that is not finite: null.
+// Returns a number, or null if it is not finite, which JSON cannot write.
 json Finite(double number) { return std::isfinite(number) ? json(number) : json(); }
 
-// As `seqlab verify --json`.
+// Returns the report as `seqlab verify --json` prints it.
 json ToJson(const Report& report) {
   json checks = json::array();
   for (const Check& check : report.checks) {
@@ -54,7 +54,7 @@ json ToJson(const Report& report) {
           {"precision", report.precision}};
 }
 
-// A line a kind of check, with the cell that is nearest to its limit.
+// Prints one line for each kind of check, with the check that is nearest to its limit.
 void PrintSummary(const Report& report) {
   std::cout << "Parity of " << report.precision << " with float64: onnxruntime " << report.onnxruntime << ", " << report.provider << "\n";
   for (auto first = report.checks.begin(); first != report.checks.end();) {
@@ -83,7 +83,7 @@ void PrintSummary(const Report& report) {
   std::cout << std::flush;
 }
 
-// Of this process, as the limit counts them.
+// Returns the size of this process's data as RLIMIT_DATA counts it, in bytes.
 double BytesOfData() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -93,9 +93,9 @@ double BytesOfData() {
   Refuse(StatusCode::kInternal, "/proc/self/status has no VmData");
 }
 
-// A graph that nobody has proven may ask for any amount of memory. From now on this process may allocate 1 GiB, 64 times the
-// bundle's files and 32 times the state of a text more than it has: nine rows are read at once, and their numbers compared
-// in float64. As seqlab_export.runner.memory_wall.
+// Limits the memory of this process, since a graph that nobody has proven may ask for any amount. It may allocate 1
+// GiB, 64 times the bundle's files and 32 times the state of a text more than it has: nine rows are read at once, and
+// their numbers are compared in float64. seqlab_export.runner.memory_wall sets the same limit.
 Status HoldMemory(const std::string& bundle) {
   return Guarded([&] {
     const Manifest manifest = LoadManifest(bundle);
@@ -112,8 +112,8 @@ Status HoldMemory(const std::string& bundle) {
   });
 }
 
-// While it lives, the process has so many seconds and two more: onnxruntime ends a run between two nodes, never within
-// one, and no loading.
+// Ends the process if the object lives two seconds longer than the proof may take: onnxruntime ends a run between two
+// nodes, never within one, and cannot end the loading of a graph.
 class LastResort {
  public:
   explicit LastResort(double seconds) {
