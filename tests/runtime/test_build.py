@@ -143,7 +143,7 @@ def test_the_value_of_an_error_ends_the_process_with_its_message(tmp_path: Path)
     assert built.returncode == 0, built.stderr
     done = subprocess.run([program], capture_output=True, text=True)
     assert done.returncode == -signal.SIGABRT
-    assert done.stderr == "seqlab: the value of a Result that has none: there is no bundle\n"
+    assert done.stderr == "seqlab: a Result without a value was read: there is no bundle\n"
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ std::vector<double> CaseRunner::DecodeInOneCall(const Case& text, int64_t length
   Decoder decoder = Started(text.name, {0});
   const Value logits = Run(decoder, *bundle_.model, text, tokens, {0}, {0, length});
   const std::vector<int64_t> dims = Dims(logits);
-  if (dims.size() != 3 || dims[0] != 1 || dims[1] != length) Refuse("the logits have other positions than the text");
+  if (dims.size() != 3 || dims[0] != 1 || dims[1] != length) Refuse("the logits do not have the positions of the text");
   std::vector<double> selected = Spread(logits, {0, length * dims[2]}, most);
   const auto add = [&](const std::vector<double>& more) { selected.insert(selected.end(), more.begin(), more.end()); };
   add(Spread(logits, {(length - 1) * dims[2], length * dims[2]}, most));

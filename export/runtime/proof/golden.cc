@@ -40,7 +40,7 @@ std::pair<Reader, size_t> ReaderOf(const std::string& type) {
       {"<u2", {At<uint16_t>, 2}}, {"<i4", {At<int32_t>, 4}}, {"<i8", {At<int64_t>, 8}}, {"<f2", {HalfAt, 2}},
       {"<f4", {At<float>, 4}},   {"<f8", {At<double>, 8}}};
   const auto found = readers.find(type);
-  if (found == readers.end()) Refuse("an array of type \"", type, "\" is none that golden files have");
+  if (found == readers.end()) Refuse("golden files have no arrays of type \"", type, "\"");
   return found->second;
 }
 
@@ -83,7 +83,7 @@ NpyArray ParseNpy(std::string_view content) {
   const size_t begin = wide ? 12 : 10;
   uint32_t size = 0;
   std::memcpy(&size, content.data() + 8, wide ? 4 : 2);
-  if (size > content.size() - begin) Refuse("the header of an array is cut short");
+  if (size > content.size() - begin) Refuse("the header of an array is truncated");
   const std::string_view header = content.substr(begin, size);
   NpyArray array;
   const std::string type = Between(header, "{'descr': '", "', 'fortran_order': False, 'shape': (");
@@ -126,7 +126,7 @@ GoldenFile::GoldenFile(const std::filesystem::path& path) {
     }
     left -= info.uncompressed_size;
     const bool named = name.size() > kSuffix.size() && name.substr(name.size() - kSuffix.size()) == kSuffix;
-    if (!named || unzOpenCurrentFile(file.get()) != UNZ_OK) Refuse(path.string(), ": ", name, " is no array that can be read");
+    if (!named || unzOpenCurrentFile(file.get()) != UNZ_OK) Refuse(path.string(), ": ", name, " is not a readable array");
     std::string buffer(1 << 16, '\0');
     int count = 0;
     while ((count = unzReadCurrentFile(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {

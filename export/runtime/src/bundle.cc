@@ -9,7 +9,7 @@ namespace seqlab {
 namespace {
 
 MaybeTokenizer Loaded(const std::filesystem::path& folder, const std::optional<std::string>& name) {
-  if (!name) return {nullptr, folder.string() + " has no tokenizer; give it arrays"};
+  if (!name) return {nullptr, folder.string() + " has no tokenizer; give it ids"};
   try {
     return {LoadTokenizer(folder / *name), ""};
   } catch (const Refusal& refusal) {

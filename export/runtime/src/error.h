@@ -85,7 +85,7 @@ auto Guarded(Run&& run) -> std::conditional_t<std::is_void_v<decltype(run())>, S
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, error.what());
   } catch (...) {
-    return Status(StatusCode::kInternal, "something failed that is no error of the standard library");
+    return Status(StatusCode::kInternal, "an exception was thrown that is not a std::exception");
   }
 }
 

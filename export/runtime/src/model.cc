@@ -27,7 +27,7 @@ const Info& Model::info() const { return bundle_->info; }
 
 Result<Array> Model::Run(const Batch& batch) const {
   return Guarded([&] {
-    if (bundle_->info.reads_source) Refuse(bundle_->info.folder, " writes what a source says; use a Session");
+    if (bundle_->info.reads_source) Refuse(bundle_->info.folder, " decodes from a source; use a Session");
     Rows rows{batch.rows, batch.length, batch.tokens, batch.pad_mask};
     constexpr int64_t kMost = int64_t{1} << 31;
     if (rows.rows < 1 || rows.length < 1 || rows.rows > kMost / rows.length) {

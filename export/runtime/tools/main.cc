@@ -93,7 +93,8 @@ int Main(int argc, char** argv) {
     CLI::App* verb = app.add_subcommand(name, what);
     verb->add_option("bundle", common.bundle, "bundle folder")->required();
     verb->add_option("--provider", common.open.provider, "device of onnxruntime, cpu or cuda; default: cpu");
-    verb->add_option("--threads", common.open.threads, "threads; default: onnxruntime's choice, one per core");
+    verb->add_option("--threads", common.open.threads,
+                     "number of threads; default: onnxruntime's choice, one per core");
     verb->add_option("--ort-lib", common.open.onnxruntime, "path of onnxruntime's shared library");
     verb->add_flag("--json", common.json, "print JSON");
     verb->callback([&run, then = std::move(then)] { run = then; });
@@ -116,8 +117,8 @@ int Main(int argc, char** argv) {
   measure.add_option("--batch", bench.batch, "batch size; default: 1");
   measure.add_option("--beams", bench.beams, "number of beams; 1 is greedy; default: 1");
   measure.add_option("--prompt-tokens", bench.prompt_tokens, "length of the prompt or source in tokens; default: 16");
-  measure.add_option("--new-tokens", bench.new_tokens, "tokens generated per run; default: 128");
-  measure.add_option("--runs", bench.runs, "timed runs after one warm-up; default: 5");
+  measure.add_option("--new-tokens", bench.new_tokens, "number of tokens generated per run; default: 128");
+  measure.add_option("--runs", bench.runs, "number of timed runs after one warm-up; default: 5");
   add("info", "describe a bundle and the onnxruntime that runs it", [&] { return RunInfo(common); });
 
   CheckNumbers(app);

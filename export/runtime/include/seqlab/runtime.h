@@ -98,7 +98,7 @@ class [[nodiscard]] Result {
   T& value() { return const_cast<T&>(std::as_const(*this).value()); }
   const T& value() const {
     if (!ok()) {
-      std::fprintf(stderr, "seqlab: the value of a Result that has none: %s\n", status().message().c_str());
+      std::fprintf(stderr, "seqlab: a Result without a value was read: %s\n", status().message().c_str());
       std::abort();
     }
     return *std::get_if<T>(&content_);
