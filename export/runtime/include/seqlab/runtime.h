@@ -237,7 +237,8 @@ class Model {
   SEQLAB_EXPORT const Info& info() const;
 
   /// Returns the logits of a batch: (B, C) or (B, T, C) from an encoder, (B, T, V) from a language model. Fails with
-  /// kInvalidArgument if the model cannot read the batch, and kDamagedBundle if its graphs contradict the manifest.
+  /// kInvalidArgument if the model cannot read the batch, and kDamagedBundle if its graphs contradict the manifest. An
+  /// id that an encoder does not know is kInternal.
   SEQLAB_EXPORT Result<Array> Run(const Batch& batch) const;
 
   /// @{
@@ -275,7 +276,8 @@ class Session {
   SEQLAB_EXPORT Session& operator=(Session&&) noexcept;
   /// @}
 
-  /// Reads sources, one a row, each ending with eos. All that is decoded from now on is decoded from them.
+  /// Reads sources, one a row, each ending with eos. All that is decoded from now on is decoded from them. An id that
+  /// the encoder does not know is kInternal.
   SEQLAB_EXPORT Status ReadSource(const std::vector<Ids>& sources);
 
   /// Reads prompts of any lengths, one a row, from the start, and returns the logits (B, V) after each. An
