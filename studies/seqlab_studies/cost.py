@@ -200,7 +200,7 @@ def by_length() -> Iterator[tuple[str, Amounts]]:
     x = torch.randn(1, max(SHORT), STATE)
     yield "all inputs, bytes", {at: 4.0 * x[:, :at].numel() for at in SHORT}
     yield "the last input, bytes", {at: 4.0 * x[:, at - 1].numel() for at in SHORT}
-    yield "Attention, a step far out", {at: decoding_flops(Attention(STATE), at) for at in TAIL}  # type: ignore[arg-type]
+    yield "Attention, a step far out", {at: decoding_flops(Attention(STATE), at) for at in TAIL}
     for name, make in RECURRENCES.items():
         mixer: Any = make(STATE)
         yield name, {at: forward_flops(mixer, at) for at in TAIL}

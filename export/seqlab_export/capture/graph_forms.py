@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State, check_declared
-from seqlab.models import ENCODERS, BagOfWords, DecoderLM, EncoderDecoder, RNNSeq2Seq
 from seqlab_export.runner.manifest import GraphInfo, StateInfo, TensorInfo
 
 
@@ -114,9 +113,9 @@ Form = SequenceForm | StepForm | EncoderForm | BeginForm
 
 def forms_of(model: Any) -> dict[str, Form]:
     """Forms of a model, by the names of their graphs in the manifest."""
-    if isinstance(model, ENCODERS):
+    if not model.kind.decodes:
         return {"encoder": EncoderForm(model)}
-    begin: dict[str, Form] = {} if isinstance(model, DecoderLM) else {"encoder": BeginForm(model)}
+    begin: dict[str, Form] = {"encoder": BeginForm(model)} if model.kind.reads == "sources" else {}
     return begin | {"model": SequenceForm(model), "step": StepForm(model)}
 
 
@@ -132,7 +131,7 @@ def _renewed(model: Any) -> list[str]:
 
 def state_info(model: Any) -> tuple[StateInfo, ...]:
     """The entries of a decoder's state, as declared by the decoder."""
-    begins = isinstance(model, DecoderLM)
+    begins = model.kind.reads == "prompts"
     return tuple(
         StateInfo(
             name=name,
@@ -151,7 +150,7 @@ def check_states(model: Any) -> None:
     _, end = model(torch.zeros(2, 2, dtype=torch.int64), start)
     for num_read, state in ((0, start), (2, end)):
         check_declared(state, spec, num_read, next(model.parameters()).dtype)
-    for entry in spec if isinstance(model, DecoderLM) else ():
+    for entry in spec if model.kind.reads == "prompts" else ():
         if not bool((start[entry.name] == entry.initial).all()):
             raise ValueError(f"state entry {entry.name} is declared to start at {entry.initial}, and does not")
 
@@ -172,9 +171,8 @@ def _decoder_info(form: SequenceForm | StepForm, file: str, *, length: str | int
 
 def longest_input(model: Any) -> int | None:
     """Maximum length of an input, or source, of a model's encoder; None = unlimited."""
-    if isinstance(model, RNNSeq2Seq):
-        return None
-    longest: int | None = model.encoder.max_seq_len if isinstance(model, EncoderDecoder) else model.max_seq_len
+    reader = model.encoder if model.kind.reads == "sources" else model
+    longest: int | None = getattr(reader, "max_seq_len", None)
     return longest
 
 
@@ -205,16 +203,14 @@ def _inputs(model: Any, length: str) -> tuple[TensorInfo, TensorInfo]:
 
 def _embedding(model: Any) -> nn.Module:
     """Embedding layer of an encoder's input."""
-    if isinstance(model, BagOfWords):
-        return model.embedding
-    found: nn.Module = model.source_embedding if isinstance(model, RNNSeq2Seq) else model.encoder.embedding
+    found: nn.Module = model.get_submodule(model.kind.embedded_by)
     return found
 
 
 def _first_state(model: Any) -> State:
     """Initial state of a decoder, for two rows."""
     state: State
-    if isinstance(model, DecoderLM):
+    if model.kind.reads == "prompts":
         state = model.init_state(2)
     else:
         source, _ = _inputs(model, "M")

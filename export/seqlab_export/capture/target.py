@@ -12,7 +12,6 @@ from typing import Any, Literal
 from onnxscript import ir
 
 from seqlab.mixer import Mixer
-from seqlab.models import ENCODERS
 
 Target = Literal["portable", "ort", "cuda-graph"]
 
@@ -23,7 +22,7 @@ _WRITES_IN_PLACE = "GroupQueryAttention"
 def capacity_of(model: Any, target: Target, seq_len: int) -> int | None:
     """Capacity of a model's caches in tokens: its maximum sequence length, or `seq_len` if that is unlimited. None =
     growing caches, or no caches."""
-    if target == "portable" or isinstance(model, ENCODERS):
+    if target == "portable" or not model.kind.decodes:
         return None
     if not any(entry.kind == "growing" for entry in model.state_spec()):
         return None

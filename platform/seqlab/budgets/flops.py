@@ -11,12 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqlab.mixer import Mixer
-from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, MaskedLM, RNNSeq2Seq
-
-ONCE = {Classifier: ("head", "pooler"), BagOfWords: ("head",), RNNSeq2Seq: ("context_proj",)}
-"""Layers applied to a single vector per sequence."""
-OF_TWO = (EncoderDecoder, RNNSeq2Seq)
-"""Models that read a source and a target."""
+from seqlab.models import MaskedLM
+from seqlab.models.kind import kind_of
 
 
 def forward_flops(model: nn.Module, seq_len: int) -> int:
@@ -41,11 +37,12 @@ def training_flops(model: nn.Module, seq_len: int) -> float:
     Raises:
         ValueError: as in `forward_flops`.
     """
-    num_tokens = 2 * seq_len if isinstance(model, OF_TWO) else seq_len
+    kind = kind_of(model)
+    num_tokens = 2 * seq_len if kind is not None and kind.reads == "sources" else seq_len
     return 3 * forward_flops(model, seq_len) / num_tokens
 
 
-def decoding_flops(model: DecoderLM, seq_len: int) -> int:
+def decoding_flops(model: nn.Module, seq_len: int) -> int:
     """FLOPs of one decode step, for token number `seq_len`. They include updates and reads of the state of a linear
     recurrence or a convolution, which a step computes elementwise and `FlopCounterMode` does not see.
 
@@ -56,16 +53,17 @@ def decoding_flops(model: DecoderLM, seq_len: int) -> int:
 
 
 def _total(part: nn.Module, new: int, seen: int) -> int:
-    if isinstance(part, Classifier) and part.class_token is not None:
+    kind = kind_of(part)
+    if getattr(part, "class_token", None) is not None:
         new, seen = new + 1, seen + 1
     if (own := _own(part, new, seen)) is None:
         return _measured(part, new, seen)
-    once = next((names for kind, names in ONCE.items() if isinstance(part, kind)), ())
+    once = () if kind is None else kind.once
     inner = (_total(child, 1 if name in once else new, seen) for name, child in part.named_children())
     return own + sum(inner)
 
 
-def _own(part: nn.Module, new: int, seen: int) -> int | None:
+def _own(part: Any, new: int, seen: int) -> int | None:
     """FLOPs of a module, excluding its submodules; None for a mixer that does not declare them."""
     match part:
         case Mixer():  # a third-party subclass may differ from its base class
@@ -74,10 +72,12 @@ def _own(part: nn.Module, new: int, seen: int) -> int | None:
             return 2 * new * part.weight.numel()
         case nn.RNNBase() | nn.RNNCellBase():
             return 2 * new * sum(weight.numel() for weight in part.parameters() if weight.dim() == 2)
-        case DecoderLM() | EncoderDecoder() | RNNSeq2Seq() if part.head is None:
-            return 2 * new * part.embedding.weight.numel()
         case MaskedLM():
             return 2 * new * part.vocab_size * part.transform.out_features
+    kind = kind_of(part)
+    if kind is not None and kind.decodes and part.head is None:  # the output layer is the embedding's
+        tied: int = 2 * new * part.embedding.weight.numel()
+        return tied
     return 0
 
 

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.loggers import Logger
 
 from seqlab.callbacks.checkpoint import Checkpoints
-from seqlab.models import DECODERS, ENCODERS
+from seqlab.models.kind import kind_of
 
 EXPORT = "seqlab export {run} --out {bundle}"
 TEST = "seqlab test {run}"
@@ -70,7 +70,7 @@ def _flags(trust: Sequence[str]) -> list[str]:
 
 def _has_bundle(task: L.LightningModule) -> bool:
     """True if a task's model can be exported."""
-    return isinstance(getattr(task, "model", None), DECODERS + ENCODERS)
+    return kind_of(getattr(task, "model", None)) is not None
 
 
 def how_to_go_on(logger: Logger | None, last: Path | None, step: int, trust: Sequence[str] = ()) -> str:

@@ -8,13 +8,15 @@ from seqlab.models.masked_lm import MaskedLM
 from seqlab.models.rnn_seq2seq import RNNSeq2Seq
 from seqlab.models.tagger import Tagger
 
-DECODERS = (DecoderLM, EncoderDecoder, RNNSeq2Seq)
+MODELS = (DecoderLM, EncoderDecoder, RNNSeq2Seq, BagOfWords, Classifier, Tagger, MaskedLM)
+DECODERS = tuple(model for model in MODELS if model.kind.decodes)
 """Autoregressive models, which have a `step`."""
-ENCODERS = (BagOfWords, Classifier, Tagger, MaskedLM)
+ENCODERS = tuple(model for model in MODELS if not model.kind.decodes)
 """Models that read their whole input at once."""
 __all__ = [
     "DECODERS",
     "ENCODERS",
+    "MODELS",
     "BagOfWords",
     "Classifier",
     "DecoderLM",

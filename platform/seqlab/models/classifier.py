@@ -6,12 +6,13 @@ B batch, T length, F features, D d_model, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from seqlab.models.encoder import Encoder, check_inputs
+from seqlab.models.kind import Kind
 from seqlab.nn.padding import count_real, leading_pads, rotate_rows
 
 
@@ -29,6 +30,8 @@ class Classifier(nn.Module):
         pooler: whether a linear layer and tanh follow the pooling (Devlin et al. 2019, "BERT", and their code).
         dropout: dropout probability on the pooled vector, in training.
     """
+
+    kind: ClassVar = Kind("texts", embedded_by="encoder.embedding", labels="text", once=("head", "pooler"))
 
     def __init__(
         self,
@@ -77,6 +80,8 @@ class BagOfWords(nn.Module):
         max_seq_len: unused, since there is no length limit.
         dropout: dropout probability on the mean, in training.
     """
+
+    kind: ClassVar = Kind("texts", embedded_by="embedding", labels="text", once=("head",))
 
     def __init__(
         self, vocab_size: int, num_classes: int, max_seq_len: int, *, d_model: int = 128, dropout: float = 0.0

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqlab.attention import Attention
 from seqlab.mixer import POSITION, Cuts, Mixer, Spec, State, check_state, size_of
+from seqlab.models.kind import Kind
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_gpt2
@@ -44,6 +45,7 @@ class DecoderLM(nn.Module):
         ValueError: a mixer is not causal, needs an encoder, or is incompatible with the positions.
     """
 
+    kind: ClassVar = Kind("prompts", embedded_by="embedding")
     cuts: ClassVar[Cuts] = {"embedding": "vocabulary", "head": "vocabulary"}
 
     def __init__(

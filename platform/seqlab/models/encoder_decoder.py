@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seqlab.attention import Attention, CrossAttention
 from seqlab.mixer import POSITION, Cuts, Mixer, Spec, State, check_state, size_of
 from seqlab.models.encoder import Encoder
+from seqlab.models.kind import Kind
 from seqlab.nn import Block, NoFeedForward, ScaledEmbedding, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_transformer
@@ -49,6 +50,7 @@ class EncoderDecoder(nn.Module):
             vocabulary sizes or embed features.
     """
 
+    kind: ClassVar = Kind("sources", embedded_by="encoder.embedding")
     cuts: ClassVar[Cuts] = {"embedding": "vocabulary", "head": "vocabulary"}
 
     def __init__(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Cuts
 from seqlab.models.encoder import Encoder
+from seqlab.models.kind import Kind
 
 
 class MaskedLM(nn.Module):
@@ -29,6 +30,7 @@ class MaskedLM(nn.Module):
         mask_id: id of the mask token.
     """
 
+    kind: ClassVar = Kind("texts", embedded_by="encoder.embedding")
     cuts: ClassVar[Cuts] = {"bias": "vocabulary"}
 
     def __init__(self, vocab_size: int, max_seq_len: int, *, encoder: Callable[[int, int], Encoder]) -> None:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Cuts, Entry, Spec, State, check_state, size_of
+from seqlab.models.kind import Kind
 from seqlab.recurrence import GRU
 from seqlab.recurrence.fused import FusedRecurrence
 
@@ -35,6 +36,7 @@ class RNNSeq2Seq(nn.Module):
         ValueError: the recurrence is bidirectional.
     """
 
+    kind: ClassVar = Kind("sources", embedded_by="source_embedding", once=("context_proj",))
     cuts: ClassVar[Cuts] = {"source_embedding": "vocabulary", "embedding": "vocabulary", "head": "vocabulary"}
 
     def __init__(

@@ -6,10 +6,12 @@ B batch, T length, F features, C classes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from seqlab.models.encoder import Encoder
+from seqlab.models.kind import Kind
 
 
 class Tagger(nn.Module):
@@ -23,6 +25,8 @@ class Tagger(nn.Module):
         encoder: factory of the encoder, called with vocab_size and max_seq_len.
         dropout: dropout probability on the outputs, in training.
     """
+
+    kind: ClassVar = Kind("texts", embedded_by="encoder.embedding", labels="token")
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seqlab.decoding import TextCodec, WrittenIds
 from seqlab.decoding.text_model import Generator, TextClassifier, TextModel, TextTagger, Translator, not_of_texts
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, RNNSeq2Seq, Tagger
+from seqlab.models.kind import kind_of
 from seqlab.trained.load import load_run
 
 
@@ -26,17 +26,17 @@ def open_text_model(run: str, *, trust: Sequence[str] = ()) -> TextModel:
         ValueError: as `load_run`, or the run's model does not read texts, or neither generates nor classifies.
     """
     loaded = load_run(run, trust=trust)
-    model, tokenizer = loaded.model, loaded.tokenizer
-    if isinstance(model, DecoderLM):
+    model, tokenizer, kind = loaded.model, loaded.tokenizer, kind_of(loaded.model)
+    if kind is not None and kind.reads == "prompts":
         codec = TextCodec("prompts", tokenizer or WrittenIds(model.vocab_size), stop_ids=loaded.stop_ids)
         return Generator(run, codec, TorchDecoder(model))
-    if tokenizer is None or not isinstance(model, EncoderDecoder | RNNSeq2Seq | BagOfWords | Classifier | Tagger):
+    if tokenizer is None or kind is None or not (kind.decodes or kind.labels):
         raise not_of_texts(run)
-    if isinstance(model, EncoderDecoder | RNNSeq2Seq):
+    if kind.decodes:
         codec = TextCodec("sources", tokenizer, loaded.source_tokenizer)
         return Translator(run, codec, partial(TorchDecoder.begin, model), loaded.task.seq_len)
     codec = TextCodec("texts", tokenizer, labels=loaded.labels)
-    return (TextTagger if isinstance(model, Tagger) else TextClassifier)(run, codec, partial(_probabilities, model))
+    return (TextTagger if kind.labels == "token" else TextClassifier)(run, codec, partial(_probabilities, model))
 
 
 @torch.inference_mode()
