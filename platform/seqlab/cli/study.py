@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace) -> int:
 def _page(name: str | None, out: str) -> int:
     """Writes the page of one study, or of all studies run here, and an index."""
     from seqlab.files.atomic import make_folder, write_whole
-    from seqlab.study.conduct import latest
+    from seqlab.study.conduct import SCALE_TAG, latest
     from seqlab.study.find import find_study, packaged
     from seqlab.study.page import RECORD_MARK, SCRIPT_MARK, figure_script, index, page, record
 
@@ -115,7 +115,12 @@ def _page(name: str | None, out: str) -> int:
     for found in shown:
         write_whole(folder / f"{found[0].study.name}.html", page(found, script))
         write_whole(folder / f"{found[0].study.name}.json", record(found))
-    write_whole(folder / "index.html", index(list(results.values())))
+    verdicts = [
+        (found.study, found.run.tags[SCALE_TAG], {key: one.verdict for key, one in found.judgements.items()})
+        for of_study in results.values()
+        for found in of_study
+    ]
+    write_whole(folder / "index.html", index(verdicts))
     print(f"Wrote {folder / (f'{wanted.name}.html' if wanted else 'index.html')}")
     return 0
 

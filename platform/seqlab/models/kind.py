@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 
 class Kind(NamedTuple):
-    """What a model reads, and what it makes of it.
+    """Input of a model, how it is embedded, and the labels.
 
     Attributes:
         reads: "prompts" to continue, "sources" to translate, or whole "texts". A model of prompts or sources decodes.

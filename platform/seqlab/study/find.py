@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from seqlab.study.study import Study
 
@@ -49,13 +50,13 @@ def _declared_in(path: Path) -> Study:
         spec.loader.exec_module(module)
     except (ImportError, SyntaxError) as error:
         raise ValueError(f"{path}: {error}") from error
-    declared = [
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value) and issubclass(value, Study) and value.__module__ == spec.name
-        if not inspect.isabstract(value)
-    ]
+    declared = declared_in(module)
     if len(declared) != 1:
         raise ValueError(f"{path} must declare one subclass of seqlab.study.study.Study, and declares {len(declared)}")
-    study: Study = declared[0]()
-    return study
+    return declared[0]
+
+
+def declared_in(module: ModuleType) -> list[Study]:
+    """Studies that a module itself declares."""
+    classes = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Study)]
+    return [cls() for cls in classes if cls.__module__ == module.__name__ and not inspect.isabstract(cls)]

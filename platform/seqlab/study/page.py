@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
@@ -122,15 +122,14 @@ def record(results: Sequence[Result]) -> str:
     return RECORD_MARK + content.removeprefix('{"study":"')
 
 
-def index(results: Sequence[Sequence[Result]]) -> str:
-    """HTML index of the verdicts of all studies that were run, by study and scale."""
+def index(verdicts: Sequence[tuple[Study, str, Mapping[str, str]]]) -> str:
+    """HTML index of verdicts: each study at a scale, with the verdicts by the keys of its claims."""
     rows = [
-        f'<tr><td><a href="{result.study.name}.html">{escape(result.study.name)}</a></td>'
-        f'<td><a href="{result.study.name}.html#{_anchor(claim)}">{escape(claim.says)}</a></td>'
-        f"<td>{escape(result.run.tags[SCALE_TAG])}</td><td><b>{result.judgements[claim.key].verdict}</b></td></tr>"
-        for of_study in results
-        for result in of_study
-        for claim in result.study.claims
+        f'<tr><td><a href="{study.name}.html">{escape(study.name)}</a></td>'
+        f'<td><a href="{study.name}.html#{_anchor(claim)}">{escape(claim.says)}</a></td>'
+        f"<td>{escape(scale)}</td><td><b>{found[claim.key]}</b></td></tr>"
+        for study, scale, found in verdicts
+        for claim in study.claims
     ]
     head = "<tr><th>study</th><th>claim</th><th>scale</th><th>verdict</th></tr>"
     title = "What lectures say of sequence models, put to the test"
