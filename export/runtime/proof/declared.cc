@@ -12,8 +12,6 @@
 namespace seqlab {
 namespace {
 
-constexpr const char* kWeightsName = "weights.bin";
-
 std::string Shown(const Dim& dim) {
   const auto* name = std::get_if<std::string>(&dim);
   return name != nullptr ? *name : std::to_string(std::get<int64_t>(dim));

@@ -105,7 +105,7 @@ function maskOf(length: number): Tensor {
 
 /** A source's tokens may be another tokenizer's: then they are named where they are its characters or words. */
 function sourceNames(opened: Opened, ids: readonly number[], text: string): string[] {
-  if (opened.manifest.source_tokenizer === null) return pieces(opened, ids);
+  if (opened.manifest.sourceTokenizer === null) return pieces(opened, ids);
   const parts = [[...text], text.trim().split(/\s+/)].find((some) => some.length === ids.length - 1);
   return parts ? [...parts.map(seen), "(end)"] : ids.map((_, place) => String(place + 1));
 }

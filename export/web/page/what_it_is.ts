@@ -1,29 +1,27 @@
 // What it is: parts, precision, the state's size, where it comes from, and the proof.
 
-import type { Manifest } from "../src/index.js";
+import { BYTES, type Manifest } from "../src/manifest.js";
 import { el, section } from "./dom.js";
 import { lines } from "./lines.js";
 import { bytes, short } from "./numbers.js";
 import type { Opened } from "./opened.js";
 import { proof } from "./proof.js";
 
-const SIZES = { bool: 1, int64: 8, float16: 2, float32: 4 };
-
 export function whatItIsView(opened: Opened): HTMLElement {
   const { manifest, about, files } = opened;
-  const { run_id, commit, seqlab, torch, onnxruntime } = manifest.provenance;
+  const { runId, commit, seqlab, torch, onnxruntime } = manifest.provenance;
   const all = [...files.values()].reduce((sum, file) => sum + file.length, 0);
   const facts: [string, string][] = [
     ["Bundle", `${about.name}, ${bytes(all)}`],
     ["Parameters", short(about.parts.reduce((sum, [, count]) => sum + count, 0))],
     ["Precision", manifest.precision],
     ["Target", manifest.target],
-    ["Vocabulary", manifest.vocab_size === null ? "–" : String(manifest.vocab_size)],
+    ["Vocabulary", manifest.vocabSize === null ? "–" : String(manifest.vocabSize)],
     ["Classes", manifest.labels.join(", ") || "–"],
-    ["Reads at most", manifest.model ? limit(manifest.max_seq_len) : limit(manifest.max_source_len)],
-    ["Longest in training", `${manifest.seq_len} positions`],
+    ["Reads at most", manifest.model ? limit(manifest.maxSeqLen) : limit(manifest.maxSourceLen)],
+    ["Longest in training", `${manifest.seqLen} positions`],
     ["Opened in", `${opened.milliseconds.toFixed(0)} ms`],
-    ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${run_id})` : run_id || "–"],
+    ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${runId})` : runId || "–"],
     ["Data", about.run?.data ?? "–"],
     ["Commit", commit || "–"],
     ["Exported by", `seqlab ${seqlab}, torch ${torch}, onnxruntime ${onnxruntime}`],
@@ -43,7 +41,7 @@ function limit(length: number | null): string {
 
 /** Attention's cache grows with what was read, a recurrence's state does not. */
 export function stateChart(all: readonly Opened[]): HTMLElement {
-  const longest = Math.max(...all.map(({ manifest }) => 2 * manifest.seq_len));
+  const longest = Math.max(...all.map(({ manifest }) => 2 * manifest.seqLen));
   const points = (manifest: Manifest) =>
     Array.from({ length: 9 }, (_, eighth): [number, number] => {
       const position = Math.round((eighth * longest) / 8);
@@ -54,9 +52,9 @@ export function stateChart(all: readonly Opened[]): HTMLElement {
 
 /** What is kept of a text after so many positions; of a source as long as those in training. */
 export function stateBytes(manifest: Manifest, position: number): number {
-  const sizes: Record<string, number> = { B: 1, N: 1, S: position, M: manifest.seq_len, C: manifest.max_seq_len ?? 0 };
+  const sizes: Record<string, number> = { B: 1, N: 1, S: position, M: manifest.seqLen, C: manifest.maxSeqLen ?? 0 };
   const count = ({ dims, dtype }: Manifest["state"][number]) =>
-    dims.reduce<number>((product, dim) => product * (typeof dim === "number" ? dim : (sizes[dim] ?? 1)), SIZES[dtype]);
+    dims.reduce<number>((product, dim) => product * (typeof dim === "number" ? dim : (sizes[dim] ?? 1)), BYTES[dtype]);
   return manifest.state.reduce((sum, entry) => sum + count(entry), 0);
 }
 

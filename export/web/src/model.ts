@@ -155,14 +155,14 @@ export class Session {
   async translate(texts: readonly string[], options: TranslateOptions = {}): Promise<Translation[][]> {
     const { tokenizer, sourceTokenizer, manifest } = this.bundle, { prefix = "", ...search } = options;
     const sources = texts.map((text) => [...sourceTokenizer.encode(text), sourceTokenizer.eosId]);
-    const forced = tokenizer.encode(prefix), most = manifest.seq_len;
+    const forced = tokenizer.encode(prefix), most = manifest.seqLen;
     if (forced.length >= most) refuse(`the prefix has ${forced.length} tokens, a target at most ${most}; shorten it`);
     await this.readSource(sources);
     const prompt = [tokenizer.bosId, ...forced];
     const found = await this.beamSearch(texts.map(() => prompt), {
       ...search,
       maxNewTokens: most - forced.length,
-      stopIds: manifest.stop_ids,
+      stopIds: manifest.stopIds,
     });
     const read = (hypothesis: Hypothesis) => tokenizer.decode([...forced, ...hypothesis.tokens]);
     return found.map((some) => some.map((hypothesis) => ({ text: read(hypothesis), hypothesis })));

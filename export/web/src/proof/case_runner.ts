@@ -49,7 +49,7 @@ export class CaseRunner {
     const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows);
     const parts: Tensor[] = [];
-    for (const call of callsOf(form, some, this.bundle.manifest.first_call)) {
+    for (const call of callsOf(form, some, this.bundle.manifest.firstCall)) {
       parts.push(await this.read(decoder, form === "step", some, tokens, rows, call));
     }
     return outputsOf(decoder, joined(parts));
@@ -59,7 +59,7 @@ export class CaseRunner {
   async decodeLong(some: Case): Promise<ReadonlyMap<string, Float64Array>> {
     const rows = allRows(some.rows), tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows), { info } = decoder.model;
-    const calls = callsOf("long", some, this.bundle.manifest.first_call);
+    const calls = callsOf("long", some, this.bundle.manifest.firstCall);
     const most = Math.floor(MOST_NUMBERS / calls.length);
     const logits: number[] = [];
     for (const call of calls) {
@@ -87,7 +87,7 @@ export class CaseRunner {
   async readSource(decoder: Decoder, name: string, rows: readonly number[]): Promise<void> {
     if (this.bundle.encoder === null) return;
     const source = this.golden.at(`${name}/source`).text;
-    const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.max_source_len);
+    const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.maxSourceLen);
     const found = cases.find((some) => some.name === source);
     if (found === undefined) refuse(`the golden file names a source "${source}", which is no case`);
     const { tokens, mask } = this.inputsOf(found, rows);

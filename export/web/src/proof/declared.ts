@@ -6,8 +6,8 @@ import type { Bundle } from "../bundle.js";
 import { sentenceOf } from "../error.js";
 import { Field } from "../fields.js";
 import { hex, sha256, type Files } from "../files.js";
-import { WEIGHTS_NAME, type Graph } from "../graph.js";
-import { MANIFEST_NAME, type Manifest } from "../manifest.js";
+import type { Graph } from "../graph.js";
+import { MANIFEST_NAME, WEIGHTS_NAME, type Manifest } from "../manifest.js";
 import type { GoldenFile } from "./golden.js";
 import type { Report } from "./report.js";
 import { textDifference } from "./texts.js";
@@ -15,14 +15,14 @@ import { textDifference } from "./texts.js";
 /** Each needs the ones before it. */
 export async function checkDeclared(files: Files, bundle: Bundle, golden: GoldenFile, report: Report): Promise<void> {
   checkStatements(files, golden, report);
-  for (const place of [bundle.manifest.tokenizer, bundle.manifest.source_tokenizer]) {
+  for (const place of [bundle.manifest.tokenizer, bundle.manifest.sourceTokenizer]) {
     if (place !== null) report.add("texts", place, await noteOf(() => textDifference(files, bundle, place, golden)));
   }
   await checkWeights(files, golden, report);
   checkTaps(bundle.manifest, golden, report);
   if (!report.ok) return;
   for (const graph of [bundle.encoder, bundle.model, bundle.step]) {
-    if (graph !== null) checkSignature(graph, bundle.manifest.max_seq_len, report);
+    if (graph !== null) checkSignature(graph, bundle.manifest.maxSeqLen, report);
   }
 }
 

@@ -77,7 +77,7 @@ class Proof {
   async checkAll(): Promise<void> {
     const { encoder, model, manifest } = this.bundle;
     if (encoder !== null) {
-      const longest = manifest.max_source_len, groups = groupsOf(encoder.info);
+      const longest = manifest.maxSourceLen, groups = groupsOf(encoder.info);
       for (const [batch, some] of cellsOf(encoderCases(encoder.info, longest), longest)) {
         const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
         const encode = (rows: readonly number[]) => this.runner.encode(some, rows);
@@ -93,16 +93,16 @@ class Proof {
     }
     if (model !== null) {
       for (const form of ["prefill", "chunks", "step"] as const) {
-        for (const [batch, some] of cellsOf(casesOf(manifest.max_seq_len), manifest.max_seq_len)) {
+        for (const [batch, some] of cellsOf(casesOf(manifest.maxSeqLen), manifest.maxSeqLen)) {
           const decode = (rows: readonly number[]) => this.runner.decode(form, some, rows);
           await this.checkCell(form, `batch ${batch}, ${some.name}`, model.info, some, batch, decode);
         }
       }
-      for (const some of longCases(manifest.max_seq_len)) {
+      for (const some of longCases(manifest.maxSeqLen)) {
         const decode = async () => [await this.runner.decodeLong(some)];
         await this.checkValues("long", some.name, model.info, some.name, decode);
       }
-      const lengths = read.oneCallLengths(manifest.max_seq_len, manifest.first_call), most = numbersOfCall(lengths.length);
+      const lengths = read.oneCallLengths(manifest.maxSeqLen, manifest.firstCall), most = numbersOfCall(lengths.length);
       const decode = (text: Case, length: number) => this.runner.decodeInOneCall(text, length, most);
       const logits = groupsOf(model.info).filter(({ name }) => name === "logits");
       await this.checkLengths("long", "one call", logits, lengths, decode);
@@ -215,7 +215,7 @@ class Proof {
     const tokens = golden.at("greedy/tokens", null, null), [rows, length] = tokens.dims;
     const likeliest = golden.at("greedy/likeliest", rows, length, null), [, , kept] = likeliest.dims;
     const logits = golden.at("greedy/logits", rows, length, kept);
-    const known = likeliest.values.every((token) => token >= 0 && token < bundle.manifest.vocab_size!);
+    const known = likeliest.values.every((token) => token >= 0 && token < bundle.manifest.vocabSize!);
     if (kept < 2 || !known) refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
     const prompts = Array.from({ length: rows }, (_, row) => Array.from(golden.at(`greedy/prompt_${row}`, null).values));
     const steps = await this.writeGreedily(prompts, length);
