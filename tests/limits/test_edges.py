@@ -24,7 +24,8 @@ from seqlab.tracking.runs import TrackedRun, listed
 from seqlab.trained.same_vocabulary import _shown
 from seqlab_data.annotated import AnnotatedDataModule
 from seqlab_export.proof.own_error import check_step
-from seqlab_export.runner.manifest import Manifest, StateInfo, _read
+from seqlab_export.runner.manifest import Manifest, StateInfo
+from seqlab_export.runner.manifest_kinds import Reader
 
 
 def nested(depth: int) -> None:
@@ -35,7 +36,7 @@ def nested(depth: int) -> None:
 
 
 def number_of_a_manifest(number: int) -> None:
-    _read(int, number, "seq_len")
+    Reader({}).read({"count": 1}, number, "seq_len")
 
 
 def state_of(numbers: int) -> None:
@@ -63,7 +64,7 @@ EDGES = {
     "an experiment's name": Edge(
         lambda size: check_experiment("x" * size), 500, 501, "has 501 characters; .* 1 to 500"
     ),
-    "a manifest's number": Edge(number_of_a_manifest, 2**40, 2**40 + 1, "seq_len must be at most 2\\^40"),
+    "a manifest's number": Edge(number_of_a_manifest, 2**40, 2**40 + 1, "seq_len must be a whole number .* 2\\^40"),
     "a state of 4 GiB": Edge(state_of, 2**29, 2**29 + 1, "takes 4294967304 bytes a text, at most 4294967296"),
     "a match, above": Edge(matched_to, 98.04, 98.03, "neither is within 2%"),
     "a match, below": Edge(matched_to, 102.04, 102.05, "neither is within 2%"),

@@ -34,9 +34,6 @@ struct Group {
 // Groups the outputs of a graph that are judged.
 std::vector<Group> Groups(const GraphInfo& info);
 
-// Most numbers of a group of outputs that are compared.
-inline constexpr size_t kMostNumbers = 4096;
-
 // Returns how many numbers of an output are compared at most.
 size_t MostNumbers(const GraphInfo& info, size_t output);
 

@@ -92,8 +92,8 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
   if (manifest.source_tokenizer) source_tokenizer = Loaded(folder, manifest.source_tokenizer);
   info.folder = folder.string();
   info.precision = manifest.precision;
-  info.commit = manifest.commit;
-  info.run_id = manifest.run_id;
+  info.commit = manifest.provenance.commit;
+  info.run_id = manifest.provenance.run_id;
   info.min_onnxruntime = manifest.min_onnxruntime;
   info.decodes = model != nullptr;
   info.reads_source = model != nullptr && encoder != nullptr;

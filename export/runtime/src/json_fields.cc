@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "error.h"
+#include "manifest_fields.h"
 
 namespace seqlab {
 namespace {
 
 using nlohmann::json;
 
-// A value as a message shows it, whatever its strings hold.
+// A value for an error message, valid UTF-8 even if its strings are not.
 std::string Shown(const json& value) {
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 60) + "..." : text;
@@ -29,11 +30,13 @@ bool Field::Is(const Field& other) const { return value_.dump() == other.value_.
 
 bool Field::IsString() const { return value_.is_string(); }
 
+bool Field::Has(const std::string& name) const { return value_.contains(name); }
+
 bool Field::Says(const std::string& name, const std::string& value) const {
   return value_.is_object() && value_.contains(name) && value_[name] == value;
 }
 
-void Field::MustHaveExactly(std::initializer_list<const char*> names) const {
+void Field::MustHaveExactly(std::initializer_list<const char*> names, std::initializer_list<const char*> optional) const {
   if (!value_.is_object()) Refused("an object with " + Listed(names));
   std::vector<std::string> missing, unknown;
   for (const char* name : names) {
@@ -41,8 +44,8 @@ void Field::MustHaveExactly(std::initializer_list<const char*> names) const {
   }
   if (!missing.empty()) Refuse(place_, " lacks ", Listed(missing));
   for (const auto& item : value_.items()) {
-    const auto known = std::find(names.begin(), names.end(), item.key());
-    if (known == names.end()) unknown.push_back(Shown(item.key()));
+    const auto has = [&](const auto& known) { return std::find(known.begin(), known.end(), item.key()) != known.end(); };
+    if (!takes_unknown_ && !has(names) && !has(optional)) unknown.push_back(Shown(item.key()));
   }
   if (!unknown.empty()) Refuse(place_, " has ", Listed(unknown), ", which nothing here knows");
 }
@@ -50,20 +53,24 @@ void Field::MustHaveExactly(std::initializer_list<const char*> names) const {
 Field Field::operator[](const std::string& name) const {
   if (!value_.is_object()) Refused("an object");
   if (!value_.contains(name)) Refuse(place_, " lacks ", name);
-  return Field(value_[name], place_ + "." + name);
+  return Field(value_[name], place_ + "." + name, takes_unknown_);
 }
 
 std::vector<Field> Field::Items() const {
   if (!value_.is_array()) Refused("a list");
   std::vector<Field> items;
-  for (const json& item : value_) items.emplace_back(item, Join(place_, "[", items.size(), "]"));
+  for (const json& item : value_) {
+    items.emplace_back(item, Join(place_, "[", items.size(), "]"), takes_unknown_);
+  }
   return items;
 }
 
 std::map<std::string, Field> Field::Members() const {
   if (!value_.is_object()) Refused("an object");
   std::map<std::string, Field> members;
-  for (const auto& item : value_.items()) members.emplace(item.key(), Field(item.value(), place_ + "." + item.key()));
+  for (const auto& item : value_.items()) {
+    members.emplace(item.key(), Field(item.value(), place_ + "." + item.key(), takes_unknown_));
+  }
   return members;
 }
 
@@ -84,23 +91,14 @@ bool Field::Bool() const {
 }
 
 int64_t Field::Int(int64_t least) const {
-  // A dimension or length over 2^40 is nothing that a machine could hold; below that no product of two overflows.
-  constexpr int64_t kMost = int64_t{1} << 40;
+  // Larger sizes are implausible on any machine.
+  constexpr int64_t kMost = int64_t{1} << kMostNumberBits;
   const bool fits = value_.is_number_unsigned() ? value_.get<uint64_t>() <= uint64_t{kMost} : value_.is_number_integer();
-  if (!fits || value_.get<int64_t>() < least) Refused(Join("a whole number from ", least, " to 2^40"));
+  if (!fits || value_.get<int64_t>() < least) Refused(Join("a whole number from ", least, " to 2^", kMostNumberBits));
   return value_.get<int64_t>();
 }
 
-std::optional<int64_t> Field::IntOrNull(int64_t least) const {
-  return IsNull() ? std::nullopt : std::optional(Int(least));
-}
-
-std::optional<std::string> Field::StringOrNull() const {
-  return IsNull() ? std::nullopt : std::optional(String());
-}
-
-std::optional<double> Field::NumberOrNull() const {
-  if (IsNull()) return std::nullopt;
+double Field::Number() const {
   if (!value_.is_number()) Refused("a number");
   return value_.get<double>();
 }

@@ -1,4 +1,4 @@
-// JSON that must be exactly as expected: every refusal names the place in the file.
+// Strict reading of JSON: every refusal names the place in the file.
 #ifndef SEQLAB_JSON_FIELDS_H_
 #define SEQLAB_JSON_FIELDS_H_
 
@@ -7,30 +7,34 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace seqlab {
 
-// A value and where it stands. Each method throws Refusal where the value is of another kind.
+// A value and its place in the file. Each method throws Refusal if the value is of another kind.
 class Field {
  public:
-  Field(const nlohmann::json& value, std::string place) : value_(value), place_(std::move(place)) {}
+  Field(const nlohmann::json& value, std::string place, bool takes_unknown = false)
+      : value_(value), place_(std::move(place)), takes_unknown_(takes_unknown) {}
 
   const std::string& place() const { return place_; }
   bool IsNull() const;
   bool IsString() const;
-  // Whether it is the same value as another.
+  // True if it is the same value as another.
   bool Is(const Field& other) const;
-  // Whether it is an object with this string in this field.
+  bool Has(const std::string& name) const;
+  // True if it is an object with this string in this field.
   bool Says(const std::string& name, const std::string& value) const;
 
-  // Throws unless it is an object with these fields and no others.
-  void MustHaveExactly(std::initializer_list<const char*> names) const;
+  // The same value, in which objects may have unknown fields, as a newer minor version writes them.
+  Field OfNewerMinor() const { return Field(value_, place_, true); }
 
-  // Of an object; throws where there is none.
+  // Throws unless it is an object with `names`, perhaps `optional`, and no other fields.
+  void MustHaveExactly(std::initializer_list<const char*> names, std::initializer_list<const char*> optional = {}) const;
+
+  // A field of an object; throws if it does not exist.
   Field operator[](const std::string& name) const;
 
   std::vector<Field> Items() const;
@@ -39,21 +43,20 @@ class Field {
   std::vector<std::string> Strings() const;
   bool Bool() const;
   int64_t Int(int64_t least) const;
-  std::optional<int64_t> IntOrNull(int64_t least) const;
-  std::optional<std::string> StringOrNull() const;
-  std::optional<double> NumberOrNull() const;
+  double Number() const;
 
  private:
   [[noreturn]] void Refused(const std::string& expected) const;
 
   const nlohmann::json& value_;
   std::string place_;
+  bool takes_unknown_;
 };
 
 // A file of JSON.
 class Document {
  public:
-  // Throws Refusal where the text of the file `name` is not JSON.
+  // Throws Refusal if the text of the file `name` is not JSON.
   Document(const std::string& text, const std::string& name);
   ~Document();
 

@@ -1,7 +1,6 @@
 #include "manifest.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 
 #include "error.h"
@@ -12,66 +11,75 @@
 namespace seqlab {
 namespace {
 
-constexpr const char* kSealName = "manifest.sha256";
-constexpr const char* kWeightsName = "weights.bin";
-constexpr const char* kFormat = "seqlab-bundle";
-constexpr int64_t kVersion = 7;
-// Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights.
-constexpr uintmax_t kMostGraphBytes = uintmax_t{1} << 25, kMostBytes = uintmax_t{1} << 30;
-// Of the state of one text, at 8 bytes a number.
-constexpr double kMostStateBytes = 4294967296.0;
-constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
-constexpr std::array<const char*, 9> kDims = {"B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N"};
-constexpr std::array<const char*, 5> kPrecisions = {"fp32", "fp16", "bf16", "int8", "int4"};
-constexpr std::array<const char*, 3> kTargets = {"portable", "ort", "cuda-graph"};
+constexpr uintmax_t kMostGraphBytes = uintmax_t{1} << kMostGraphBits, kMostBytes = uintmax_t{1} << kMostFilesBits;
+constexpr int64_t kMostStateBytes = int64_t{1} << kMostStateBits;
 
-template <size_t N>
-std::string OneOf(const Field& field, const std::array<const char*, N>& accepted) {
-  std::string value = field.String();
-  if (std::find(accepted.begin(), accepted.end(), value) != accepted.end()) return value;
-  Refuse(field.place(), " must be one of ", Listed(accepted), ", got \"", value.substr(0, 60), "\"");
+// The place of a field's text among the accepted names.
+template <typename Named, size_t N>
+size_t IndexOf(const Field& field, const Named (&accepted)[N]) {
+  const std::string value = field.String();
+  const auto found = std::find_if(accepted, accepted + N, [&](const Named& named) { return value == named.first; });
+  if (found != accepted + N) return static_cast<size_t>(found - accepted);
+  std::vector<std::string> names;
+  for (const Named& named : accepted) names.emplace_back(named.first);
+  Refuse(field.place(), " must be one of ", Listed(names), ", got \"", value.substr(0, 60), "\"");
 }
 
-DType ReadDType(const Field& field) {
-  const std::string name = OneOf(field, kDTypes);
-  return static_cast<DType>(std::find(kDTypes.begin(), kDTypes.end(), name) - kDTypes.begin());
-}
-
-std::vector<Dim> ReadDims(const Field& field) {
-  std::vector<Dim> dims;
-  for (const Field& item : field.Items()) {
-    dims.push_back(item.IsString() ? Dim(OneOf(item, kDims)) : Dim(item.Int(0)));
+#define SEQLAB_NAME(name, ...) #name,
+#define SEQLAB_READ(name, rule, ...) Read(field[#name], rule, value.name);
+#define SEQLAB_TENSOR_AND_STATE_FIELDS(FIELD) SEQLAB_TENSOR_FIELDS(FIELD) SEQLAB_STATE_FIELDS(FIELD)
+#define SEQLAB_OBJECT(Type, FIELDS, ...) \
+  static void Read(const Field& field, int64_t, Type& value) { \
+    field.MustHaveExactly({FIELDS(SEQLAB_NAME)}, __VA_ARGS__); \
+    FIELDS(SEQLAB_READ) \
   }
-  return dims;
-}
 
-std::vector<TensorInfo> ReadTensors(const Field& field) {
-  std::vector<TensorInfo> tensors;
-  for (const Field& item : field.Items()) {
-    item.MustHaveExactly({"name", "dtype", "dims"});
-    tensors.push_back({item["name"].String(), ReadDType(item["dtype"]), ReadDims(item["dims"])});
+// Reads a value of each type of field. The rule is the least value of a count, or the accepted names.
+struct ManifestReader {
+  static void Read(const Field& field, int64_t, std::string& value) { value = field.String(); }
+  static void Read(const Field& field, int64_t, double& value) { value = field.Number(); }
+  static void Read(const Field& field, int64_t least, int64_t& value) { value = field.Int(least); }
+
+  template <typename Named, size_t N>
+  static void Read(const Field& field, const Named (&accepted)[N], std::string& value) {
+    value = accepted[IndexOf(field, accepted)].first;
   }
-  return tensors;
-}
 
-std::vector<StateInfo> ReadState(const Field& field) {
-  std::vector<StateInfo> state;
-  for (const Field& item : field.Items()) {
-    item.MustHaveExactly({"name", "dtype", "dims", "initial"});
-    TensorInfo info{item["name"].String(), ReadDType(item["dtype"]), ReadDims(item["dims"])};
-    if ((info.Axis("B") != 0 && info.Axis("N") != 0) || info.Axis("T") >= 0) {
-      Refuse(item.place(), ".dims must begin with B or N and hold no T");
+  template <typename Named, size_t N>
+  static void Read(const Field& field, const Named (&accepted)[N], DType& value) {
+    value = static_cast<DType>(IndexOf(field, accepted));
+  }
+
+  template <typename Named, size_t N>
+  static void Read(const Field& field, const Named (&accepted)[N], Dim& value) {
+    if (field.IsString()) {
+      value = accepted[IndexOf(field, accepted)].first;
+    } else {
+      value = field.Int(0);
     }
-    state.push_back({std::move(info), item["initial"].NumberOrNull()});
   }
-  return state;
-}
 
-std::optional<GraphInfo> ReadGraph(const Field& field) {
-  if (field.IsNull()) return std::nullopt;
-  field.MustHaveExactly({"file", "inputs", "outputs"});
-  return GraphInfo{field["file"].String(), ReadTensors(field["inputs"]), ReadTensors(field["outputs"])};
-}
+  template <typename Rule, typename Type>
+  static void Read(const Field& field, const Rule& rule, std::optional<Type>& value) {
+    if (!field.IsNull()) Read(field, rule, value.emplace());
+  }
+
+  template <typename Rule, typename Type>
+  static void Read(const Field& field, const Rule& rule, std::vector<Type>& value) {
+    for (const Field& item : field.Items()) Read(item, rule, value.emplace_back());
+  }
+
+  template <typename Rule, typename Type>
+  static void Read(const Field& field, const Rule& rule, std::map<std::string, Type>& value) {
+    for (const auto& [name, item] : field.Members()) Read(item, rule, value[name]);
+  }
+
+  SEQLAB_OBJECT(TensorInfo, SEQLAB_TENSOR_FIELDS, {})
+  SEQLAB_OBJECT(StateInfo, SEQLAB_TENSOR_AND_STATE_FIELDS, {})
+  SEQLAB_OBJECT(GraphInfo, SEQLAB_GRAPH_FIELDS, {})
+  SEQLAB_OBJECT(ProvenanceInfo, SEQLAB_PROVENANCE_FIELDS, {})
+  SEQLAB_OBJECT(Manifest, SEQLAB_MANIFEST_FIELDS, {"format", "version", "minor"})
+};
 
 bool Has(const std::vector<TensorInfo>& tensors, const std::string& name) {
   return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& tensor) { return tensor.name == name; });
@@ -99,12 +107,18 @@ void CheckDecoder(const Manifest& manifest) {
       Refuse(manifest.encoder->file, " gives no state_", entry.name);
     }
   }
-  if (const double bytes = manifest.StateBytes(); bytes > kMostStateBytes) {
-    Refuse("its state takes ", bytes, " bytes a text, at most 4294967296 are accepted");
+  if (const double bytes = manifest.StateBytes(); bytes > static_cast<double>(kMostStateBytes)) {
+    Refuse("its state takes ", bytes, " bytes a text, at most ", kMostStateBytes, " are accepted");
   }
 }
 
 void CheckWhole(const Manifest& manifest) {
+  for (size_t place = 0; place < manifest.state.size(); ++place) {
+    const StateInfo& entry = manifest.state[place];
+    if ((entry.Axis("B") != 0 && entry.Axis("N") != 0) || entry.Axis("T") >= 0) {
+      Refuse("the manifest.state[", place, "].dims must begin with B or N and hold no T");
+    }
+  }
   if (manifest.model.has_value() != manifest.step.has_value() || manifest.Graphs().empty()) {
     Refuse("it has neither an encoder nor both graphs of a decoder");
   }
@@ -138,7 +152,7 @@ void CheckWhole(const Manifest& manifest) {
   if (manifest.model) CheckDecoder(manifest);
 }
 
-// The files that are too large to be what they should be: a hole of gigabytes takes no room, but time to hash.
+// Files that are implausibly large: a sparse file takes no disk space, but a long time to hash.
 std::map<std::string, std::string> FindWrongSizes(const std::filesystem::path& folder, const Manifest& manifest) {
   std::map<std::string, uintmax_t> sizes;
   std::error_code error;
@@ -163,7 +177,7 @@ std::map<std::string, std::string> FindWrongSizes(const std::filesystem::path& f
     } else {
       try {
         needed = std::max(needed, static_cast<uintmax_t>(EndOfWeights(folder / size->first)));
-      } catch (const Refusal&) {  // its hash, or who opens it, tells what is wrong
+      } catch (const Refusal&) {  // reported later, by its hash or when opened
         needed = kMostBytes;
       }
     }
@@ -214,36 +228,9 @@ Manifest ParseManifest(const std::string& text) {
   if (const Field version = root["version"]; version.Int(0) != kVersion) {
     Refuse("it has version ", version.Int(0), ", this program reads version ", kVersion);
   }
-  root.MustHaveExactly({"format", "version", "min_onnxruntime", "target", "precision", "vocab_size",
-                        "max_seq_len", "max_source_len", "seq_len", "stop_ids", "first_call", "encoder", "model", "step", "taps",
-                        "state", "in_place", "tokenizer", "source_tokenizer", "labels", "golden", "files",
-                        "provenance"});
-  const Field provenance = root["provenance"];
-  provenance.MustHaveExactly({"run_id", "commit", "seqlab", "torch", "onnxruntime"});
-  for (const auto& member : provenance.Members()) member.second.String();
+  const int64_t minor = root.Has("minor") ? root["minor"].Int(0) : 0;
   Manifest manifest;
-  manifest.min_onnxruntime = root["min_onnxruntime"].String();
-  manifest.target = OneOf(root["target"], kTargets);
-  manifest.precision = OneOf(root["precision"], kPrecisions);
-  manifest.vocab_size = root["vocab_size"].IntOrNull(1);
-  manifest.max_seq_len = root["max_seq_len"].IntOrNull(1);
-  manifest.max_source_len = root["max_source_len"].IntOrNull(1);
-  manifest.seq_len = root["seq_len"].Int(1);
-  for (const Field& token : root["stop_ids"].Items()) manifest.stop_ids.push_back(token.Int(0));
-  manifest.first_call = root["first_call"].Int(1);
-  manifest.encoder = ReadGraph(root["encoder"]);
-  manifest.model = ReadGraph(root["model"]);
-  manifest.step = ReadGraph(root["step"]);
-  manifest.state = ReadState(root["state"]);
-  manifest.in_place = root["in_place"].Strings();
-  manifest.taps = ReadGraph(root["taps"]);
-  manifest.tokenizer = root["tokenizer"].StringOrNull();
-  manifest.source_tokenizer = root["source_tokenizer"].StringOrNull();
-  manifest.labels = root["labels"].Strings();
-  manifest.golden = root["golden"].String();
-  for (const auto& [name, sha256] : root["files"].Members()) manifest.files[name] = sha256.String();
-  manifest.run_id = provenance["run_id"].String();
-  manifest.commit = provenance["commit"].String();
+  ManifestReader::Read(minor > kMinor ? root.OfNewerMinor() : root, 0, manifest);
   CheckWhole(manifest);
   return manifest;
 }
@@ -292,6 +279,6 @@ std::pair<int, int> ParseVersion(const std::string& text) {
   return {major, minor};
 }
 
-const char* Name(DType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
+const char* Name(DType dtype) { return kDtypes[static_cast<size_t>(dtype)].first; }
 
 }  // namespace seqlab

@@ -13,7 +13,7 @@ namespace {
 // Two rows of two positions; the first of the second row is padding.
 const Case kCase{"", 2, {1, 1, 0, 1}};
 // Keys of two heads: (B, H, T, K).
-const TensorInfo kKeys{"new_state_k", DType::kFloat32, {std::string("B"), int64_t{2}, std::string("S+T"), int64_t{1}}};
+const TensorInfo kKeys{{std::string("B"), int64_t{2}, std::string("S+T"), int64_t{1}}, DType::kFloat32, "new_state_k"};
 
 TEST(Concatenated, AlongAnAxis) {
   const Numbers left{{2, 1}, {1, 2}}, right{{2, 2}, {3, 4, 5, 6}};

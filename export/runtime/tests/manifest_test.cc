@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 
 #include "error.h"
@@ -81,6 +82,7 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
   const Change changes[] = {
       {"version\": 7", "version\": 8", "it has version 8, this program reads version 7"},
       {"version\": 7", "version\": \"7\"", "the manifest.version must be a whole number"},
+      {"version\": 7", "version\": 7, \"minor\": -1", "the manifest.minor must be a whole number from 0"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"seq_len\"", "\"more\": 1, \"seq_len\"", "the manifest has \"more\", which nothing here knows"},
       {"\"seq_len\"", "\"seq_lens\"", "the manifest lacks seq_len"},
@@ -93,12 +95,12 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
       {"seq_len\": 32", "seq_len\": 1e999", "it has a number that is too large for float64"},
       {"[2, 1]", "[2, 11]", "stop_ids has 11, which is outside the vocabulary"},
       {"[2, 1]", "[-1]", "the manifest.stop_ids[0] must be a whole number from 0"},
-      {"fp32", "fp8", "the manifest.precision must be one of fp32"},
-      {"portable", "cuda", "the manifest.target must be one of portable, ort, cuda-graph, got \"cuda\""},
+      {"fp32", "fp8", "the manifest.precision must be one of bf16, fp16, fp32"},
+      {"portable", "cuda", "the manifest.target must be one of cuda-graph, ort, portable, got \"cuda\""},
       {"[\"B\", 8]", "[\"B\", \"C\"]", "state entry h has the dimension C, but there is no max_seq_len"},
       {"1.30", "new", "\"new\" is not a version of onnxruntime"},
-      {"int64", "int32", "the manifest.model.inputs[0].dtype must be one of bool, int64"},
-      {"[\"B\", \"T\"]", "[\"X\", \"T\"]", "the manifest.model.inputs[0].dims[0] must be one of B, T"},
+      {"int64", "int32", "the manifest.model.inputs[0].dtype must be one of bool, float16"},
+      {"[\"B\", \"T\"]", "[\"X\", \"T\"]", "the manifest.model.inputs[0].dims[0] must be one of B, C"},
       {"[\"B\", \"T\"]", "[\"B\", -3]", "the manifest.model.inputs[0].dims[1] must be a whole number"},
       {"\"logits\"", "\"scores\"", "model.onnx gives no logits"},
       {"\"tokens\"", "\"ids\"", "model.onnx takes no tokens"},
@@ -118,6 +120,22 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const std::string said = Refused(Changed(change.from, change.to));
     EXPECT_EQ(said.rfind(change.said, 0), 0U) << change.to << ": " << said;
   }
+}
+
+TEST(Manifest, UnknownFieldsOfANewerMinorVersionAreIgnored) {
+  const std::string minor = Join("\"version\": 7, \"minor\": ", kMinor + 1);
+  const auto newer = [&](const char* from, const char* to) {
+    std::string text = Changed("\"version\": 7", minor);
+    return Refused(text.replace(text.find(from), std::strlen(from), to));
+  };
+  EXPECT_EQ(newer("\"seq_len\"", "\"more\": 1, \"seq_len\""), "accepted");
+  EXPECT_EQ(newer("\"commit\"", "\"more\": 1, \"commit\""), "accepted");
+  EXPECT_EQ(newer("\"dtype\"", "\"more\": 1, \"dtype\""), "accepted");
+  EXPECT_EQ(newer("\"initial\"", "\"more\": 1, \"initial\""), "accepted");
+  EXPECT_EQ(newer("\"inputs\"", "\"more\": 1, \"inputs\""), "accepted");
+  EXPECT_EQ(newer("\"seq_len\"", "\"seq_lens\""), "the manifest lacks seq_len");
+  EXPECT_EQ(Refused(Changed("\"version\": 7", Join("\"version\": 7, \"minor\": ", kMinor, ", \"more\": 1"))),
+            "the manifest has \"more\", which nothing here knows");
 }
 
 TEST(Manifest, EachFieldIsNeeded) {

@@ -5,11 +5,12 @@ The numbers are the field numbers in onnx.proto.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+from seqlab_export.runner.tables import table
 
 DEEPEST = 8
 """Maximum nesting depth of subgraphs."""
@@ -29,8 +30,7 @@ class BundleError(ValueError):
 @cache
 def operators(target: str) -> frozenset[str]:
     """Operators allowed in graphs of a target; operators of other domains are written `domain::Operator`."""
-    table = json.loads(Path(__file__).with_name("operators.json").read_text(encoding="utf-8"))
-    return frozenset(table["every target"]) | frozenset(table[target])
+    return frozenset(table("operators")["every target"]) | frozenset(table("operators")[target])
 
 
 def check_graph(path: Path, target: str) -> None:

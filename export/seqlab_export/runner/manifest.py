@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path, PurePosixPath
-from types import NoneType
-from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import NoReturn
 
 from seqlab.files.regular_file import check_regular
 from seqlab_export.runner.files import leads_out, sha256_of
 from seqlab_export.runner.graph_file import BundleError as BundleError
+from seqlab_export.runner.manifest_kinds import Reader
 from seqlab_export.runner.sizes import MOST_GRAPH_BYTES, find_wrong_sizes
+from seqlab_export.runner.tables import MANIFEST_FIELDS
 
-FILE_NAME = "manifest.json"
-SEAL_NAME = "manifest.sha256"
-FORMAT = "seqlab-bundle"
-VERSION = 7
-DTYPES = ("bool", "int64", "float16", "float32")
-DIMS = ("B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N")
-MOST = 2**40
-"""Largest number accepted in a manifest; larger sizes are implausible on any machine."""
-MOST_STATE_BYTES = 2**32
+FILE_NAME: str = MANIFEST_FIELDS["manifest_name"]
+SEAL_NAME: str = MANIFEST_FIELDS["seal_name"]
+FORMAT: str = MANIFEST_FIELDS["format"]
+VERSION: int = MANIFEST_FIELDS["version"]
+MINOR: int = MANIFEST_FIELDS["minor"]
+"""A reader ignores unknown fields of a manifest whose `minor` is greater than this."""
+MOST_STATE_BYTES = 2 ** MANIFEST_FIELDS["most_state_bits"]
 """Maximum size of the state of one text, in bytes."""
-PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
-TARGETS = ("portable", "ort", "cuda-graph")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,22 +31,12 @@ class TensorInfo:
     """An input or output of a graph.
 
     Attributes:
-        dtype: one of `DTYPES`.
-        dims: integers are fixed sizes. "B" is the batch size, "T" the number of new tokens, "S" the number of past
-            tokens, "S+T" and "S+1" past plus new tokens, "T+1" the new tokens after a class token, "M" the source
-            length, "N" the number of sources, each with the same number of consecutive rows of the batch, and "C"
-            `max_seq_len`, the capacity of a cache that does not grow.
+        dims: integers are fixed sizes; `manifest_fields.json` explains the letters.
     """
 
     name: str
     dtype: str
     dims: tuple[str | int, ...]
-
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise BundleError(f"{self.name} has dtype {self.dtype!r}, accepted are {', '.join(DTYPES)}")
-        if any(dim not in DIMS if isinstance(dim, str) else dim < 0 for dim in self.dims):
-            raise BundleError(f"{self.name} has dims {self.dims}, accepted are numbers from 0 and {', '.join(DIMS)}")
 
     def shape(self, max_seq_len: int | None) -> list[str | int | None]:
         """The dimensions as declared in the graph."""
@@ -69,7 +56,6 @@ class StateInfo(TensorInfo):
     initial: float | None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if "T" in self.dims or self.dims[:1] not in (("B",), ("N",)):
             raise BundleError(
                 f"state entry {self.name} has dims {self.dims}, which must begin with B or N and hold no T"
@@ -102,8 +88,8 @@ class Manifest:
     encoder (`encoder`), or both, in which case the encoder's outputs are the decoder's first state.
 
     Attributes:
-        target: target of the graphs, one of `TARGETS`.
-        precision: one of `PRECISIONS`: type of all weights and, except in bf16, of the arithmetic; or, if quantised,
+        target: target of the graphs.
+        precision: type of all weights and, except in bf16, of the arithmetic; or, if quantised,
             type of the weights of linear layers.
         vocab_size: number of tokens that a decoder chooses from; None = no decoder.
         max_seq_len: maximum sequence length of the decoder, in tokens; None = unlimited, or no decoder.
@@ -146,14 +132,7 @@ class Manifest:
     def __post_init__(self) -> None:
         if (self.model is None) != (self.step is None) or (self.model is None and self.encoder is None):
             raise BundleError("it has neither an encoder nor both graphs of a decoder")
-        for name, accepted in (("precision", PRECISIONS), ("target", TARGETS)):
-            if getattr(self, name) not in accepted:
-                raise BundleError(f"{name} is {getattr(self, name)!r}, accepted are {', '.join(accepted)}")
-        for name in ("vocab_size", "max_seq_len", "max_source_len", "seq_len", "first_call"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise BundleError(f"{name} must be at least 1, got {value}")
-        if outside := [token for token in self.stop_ids if not 0 <= token < (self.vocab_size or 0)]:
+        if outside := [token for token in self.stop_ids if token >= (self.vocab_size or 0)]:
             raise BundleError(f"stop_ids has {outside[0]}, which is outside the vocabulary")
         if not re.fullmatch(r"[0-9]{1,5}\.[0-9]{1,5}[0-9.]*", self.min_onnxruntime):
             raise BundleError(f"{self.min_onnxruntime!r} is not a version of onnxruntime")
@@ -210,9 +189,20 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Writes `manifest.json` and its seal, a checksum line in the format of `sha256sum -c`."""
-        content = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        minor = {"minor": MINOR} if MINOR else {}
+        content = {"format": FORMAT, "version": VERSION, **minor, **asdict(self)}
         (folder / FILE_NAME).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         (folder / SEAL_NAME).write_text(f"{sha256_of(folder / FILE_NAME)}  {FILE_NAME}\n", encoding="utf-8")
+
+
+CLASSES = {
+    "tensor": TensorInfo,
+    "state": StateInfo,
+    "graph": GraphInfo,
+    "provenance": Provenance,
+    "manifest": Manifest,
+}
+"""The class of each object of `manifest_fields.json`."""
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -240,7 +230,8 @@ def load_manifest(folder: Path) -> Manifest:
     if type(version) is not int or version != VERSION:
         raise BundleError(f"{path} has version {version!r}, this program reads version {VERSION}")
     try:
-        manifest: Manifest = _read(Manifest, content, "the manifest")
+        minor = Reader(CLASSES).read({"count": 0}, content.pop("minor", 0), "the manifest.minor")
+        manifest: Manifest = Reader(CLASSES, minor > MINOR).read({"manifest": {}}, content, "the manifest")
     except BundleError as error:
         raise BundleError(f"{path}: {error}") from error
     return manifest
@@ -284,31 +275,3 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
 
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
-
-
-def _read(kind: Any, content: Any, place: str) -> Any:
-    """Converts parsed JSON to `kind`: a dataclass, tuple, dict, plain type, union of two of these, or an optional."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if NoneType in arguments:
-        return None if content is None else _read(arguments[0], content, place)
-    if hasattr(kind, "__dataclass_fields__"):
-        names = [field.name for field in fields(kind)]
-        if not isinstance(content, dict):
-            raise BundleError(f"{place} must be an object with {', '.join(names)}, got {content!r}")
-        if missing := [name for name in names if name not in content]:
-            raise BundleError(f"{place} lacks {', '.join(missing)}")
-        if unknown := [name for name in content if name not in names]:
-            raise BundleError(f"{place} has {', '.join(map(repr, unknown))}, which nothing here knows")
-        kinds = get_type_hints(kind)
-        return kind(**{name: _read(kinds[name], content[name], f"{place}.{name}") for name in names})
-    if origin is tuple and isinstance(content, list):
-        return tuple(_read(arguments[0], item, f"{place}[{k}]") for k, item in enumerate(content))
-    if origin is dict and isinstance(content, dict):
-        return {name: _read(arguments[1], item, f"{place}.{name}") for name, item in content.items()}
-    if kind is float and type(content) is int:
-        return float(content)
-    if type(content) not in (arguments or (kind,)):
-        raise BundleError(f"{place} must be {getattr(kind, '__name__', kind)}, got {content!r}")
-    if type(content) is int and abs(content) > MOST:
-        raise BundleError(f"{place} must be at most 2^40, got {content}")
-    return content

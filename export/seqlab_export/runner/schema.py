@@ -1,4 +1,4 @@
-"""The manifest's JSON Schema (draft 2020-12), generated from its dataclasses: `docs/manifest.schema.json`.
+"""The manifest's JSON Schema (draft 2020-12), made of `manifest_fields.json`: `docs/manifest.schema.json`.
 
 Run as a program it prints the schema.
 """
@@ -6,21 +6,20 @@ Run as a program it prints the schema.
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Any
 
-from seqlab_export.runner.manifest import DTYPES, FORMAT, PRECISIONS, TARGETS, VERSION, Manifest
+from seqlab_export.runner.manifest import FORMAT, MINOR, VERSION
+from seqlab_export.runner.manifest_kinds import MOST_BITS, fields_of
+from seqlab_export.runner.tables import MANIFEST_FIELDS
 
-_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
-
-_ACCEPTED = {"dtype": list(DTYPES), "precision": list(PRECISIONS), "target": list(TARGETS)}
+_PLAIN = {"text": {"type": "string"}, "number": {"type": "number"}}
 
 
 def json_schema() -> dict[str, Any]:
-    schema = _schema(Manifest)
+    schema = _schema({"manifest": {}})
     head = {"format": {"const": FORMAT}, "version": {"const": VERSION}}
-    schema["properties"] = head | schema["properties"]
+    schema["properties"] = head | {"minor": {"const": MINOR}} | schema["properties"]
     schema["required"] = [*head, *schema["required"]]
     schema["properties"]["files"]["additionalProperties"]["pattern"] = "^[0-9a-f]{64}$"
     return {
@@ -29,26 +28,23 @@ def json_schema() -> dict[str, Any]:
     } | schema
 
 
-def _schema(kind: Any) -> dict[str, Any]:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        properties = {field.name: _schema(hints[field.name]) for field in fields(kind)}
-        for name in properties.keys() & _ACCEPTED.keys():
-            properties[name] = {"enum": _ACCEPTED[name]}
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-    if origin is tuple:
-        return {"type": "array", "items": _schema(arguments[0])}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": _schema(arguments[1])}
-    if arguments:
-        return {"anyOf": [_schema(argument) for argument in arguments]}
-    return {"type": _PLAIN[kind]}
+def _schema(kind: Mapping[str, Any]) -> dict[str, Any]:
+    [(name, argument)] = kind.items()
+    if name in _PLAIN:
+        return dict(_PLAIN[name])
+    if name == "count":
+        return {"type": "integer", "minimum": argument, "maximum": 2**MOST_BITS}
+    if name == "nullable":
+        return {"anyOf": [_schema(argument), {"type": "null"}]}
+    if name == "list":
+        return {"type": "array", "items": _schema(argument)}
+    if name == "map":
+        return {"type": "object", "additionalProperties": _schema(argument)}
+    if name in MANIFEST_FIELDS["objects"]:
+        properties = {field: _schema(inner) for field, inner in fields_of(name).items()}
+        return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    accepted = {"enum": [*MANIFEST_FIELDS[f"{name}s"]]}
+    return {"anyOf": [accepted, _schema({"count": 0})]} if name == "dim" else accepted
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from seqlab_export.runner.graph_file import BundleError, end_of_weights
+from seqlab_export.runner.tables import MANIFEST_FIELDS
 
-WEIGHTS_NAME = "weights.bin"
-MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
+WEIGHTS_NAME: str = MANIFEST_FIELDS["weights_name"]
+MOST_GRAPH_BYTES, MOST_BYTES = 2 ** MANIFEST_FIELDS["most_graph_bits"], 2 ** MANIFEST_FIELDS["most_files_bits"]
 """Maximum size in bytes of a graph (without external weights) or a manifest, and of all files except the weights."""
 
 

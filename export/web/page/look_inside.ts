@@ -122,7 +122,7 @@ function maskOf(length: number): Tensor {
 
 /** Names of a source's tokens. With a tokenizer of its own they are the characters or words if the numbers agree. */
 function sourceNames(opened: Opened, ids: readonly number[], text: string): string[] {
-  if (opened.manifest.source_tokenizer === null) return pieces(opened, ids);
+  if (opened.manifest.sourceTokenizer === null) return pieces(opened, ids);
   const parts = [[...text], text.trim().split(/\s+/)].find((some) => some.length === ids.length - 1);
   return parts ? [...parts.map(seen), "(end)"] : ids.map((_, place) => String(place + 1));
 }

@@ -117,9 +117,9 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
 
   /** Continues a text greedily. */
   async function goneOn(begun: number[]): Promise<number[]> {
-    const limit = opened.manifest.max_seq_len ?? Infinity;
+    const limit = opened.manifest.maxSeqLen ?? Infinity;
     const most = Math.min(GOES_ON, limit - begun.length + 1);
-    const stopIds = opened.manifest.stop_ids;
+    const stopIds = opened.manifest.stopIds;
     if (stopIds.includes(begun.at(-1)!) || most < 1) return begun;
     const session = opened.model.session();
     if (translates) await session.readSource([beginning(opened, source.input.value).ids]);

@@ -18,8 +18,8 @@ export interface Read {
 
 /** The last tokens of a prompt; an empty prompt begins a document. */
 export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
-  const limit = Math.min(most, opened.manifest.max_seq_len ?? Infinity);
-  if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
+  const limit = Math.min(most, opened.manifest.maxSeqLen ?? Infinity);
+  if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocabSize!), limit, "last");
   const whole = asRead(text);
   const kept = wellFormed(whole.slice(-MOST_CHARACTERS * most));
   const ids = opened.model.encode(kept);
@@ -29,7 +29,7 @@ export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
 /** The first tokens of a text to classify, or of a source, which ends with eos. */
 export function beginning({ model, manifest, kind }: Opened, text: string, most = MOST_TOKENS): Read {
   const end = kind === "translator" ? [model.sourceTokenizer.eosId] : [];
-  const limit = Math.min(most, manifest.max_source_len ?? Infinity) - end.length;
+  const limit = Math.min(most, manifest.maxSourceLen ?? Infinity) - end.length;
   const whole = lineOf(text);
   const kept = wellFormed(whole.slice(0, MOST_CHARACTERS * most));
   if (!kept.trim()) throw new Error("give a text");
@@ -83,7 +83,7 @@ export function piece({ model, manifest, kind }: Opened, before: readonly number
   if (kind === "features") return String(id + 1);
   const near = before.slice(-NEAR);
   const { bosId, eosId } = model.tokenizer;
-  const ends = id === eosId || (manifest.stop_ids.includes(id) && id !== bosId);
+  const ends = id === eosId || (manifest.stopIds.includes(id) && id !== bosId);
   return seen(addedBy(model, near, id)) || (ends ? "(end)" : id === bosId ? "(start)" : `(${id})`);
 }
 

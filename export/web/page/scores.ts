@@ -10,7 +10,7 @@ const MOST_LOGITS = 2 ** 24;
 
 /** The most tokens of a text that can be scored. */
 export function mostScored({ manifest }: Opened): number {
-  const each = manifest.vocab_size ?? Number(manifest.encoder!.outputs[0].dims.at(-1));
+  const each = manifest.vocabSize ?? Number(manifest.encoder!.outputs[0].dims.at(-1));
   return Math.max(1, Math.min(MOST_TOKENS, Math.floor(MOST_LOGITS / each)));
 }
 
@@ -37,10 +37,10 @@ export async function scoresOfTarget(
 /** The greedy target of a source, with bos and without eos. */
 export async function targetOf({ model, manifest }: Opened, source: number[]): Promise<number[]> {
   const { bosId } = model.tokenizer;
-  const { stop_ids: stopIds } = manifest;
+  const { stopIds } = manifest;
   const session = model.session();
   await session.readSource([source]);
-  const options = { maxNewTokens: manifest.seq_len, sampling: { temperature: 0 }, stopIds };
+  const options = { maxNewTokens: manifest.seqLen, sampling: { temperature: 0 }, stopIds };
   const [written] = await session.generate([[bosId]], options);
   return [bosId, ...written.filter((id) => !stopIds.includes(id))];
 }

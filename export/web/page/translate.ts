@@ -28,8 +28,8 @@ export function translateView(opened: Opened, text: string): HTMLElement {
       const options = {
         beams: Number.parseInt(BEAMS[beams.input.selectedIndex]),
         lengthPenalty: numberOf(favour, penalty),
-        maxNewTokens: opened.manifest.seq_len,
-        stopIds: opened.manifest.stop_ids,
+        maxNewTokens: opened.manifest.seqLen,
+        stopIds: opened.manifest.stopIds,
       };
       const session = opened.model.session();
       await session.readSource([ids]);

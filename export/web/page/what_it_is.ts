@@ -1,27 +1,25 @@
 // What it is: parts, precision, the size of the state, provenance, and the proof.
 
-import type { Manifest } from "../src/index.js";
+import { BYTES, type Manifest } from "../src/manifest.js";
 import { el, section } from "./dom.js";
 import { lines } from "./lines.js";
 import { bytes, short } from "./numbers.js";
 import type { Opened } from "./opened.js";
 import { proof } from "./proof.js";
 
-const SIZES = { bool: 1, int64: 8, float16: 2, float32: 4 };
-
 export function whatItIsView(opened: Opened): HTMLElement {
   const { manifest, about, files } = opened;
-  const { run_id: runId, commit, seqlab, torch, onnxruntime } = manifest.provenance;
+  const { runId, commit, seqlab, torch, onnxruntime } = manifest.provenance;
   const all = [...files.values()].reduce((sum, file) => sum + file.length, 0);
   const facts: [string, string][] = [
     ["Bundle", `${about.name}, ${bytes(all)}`],
     ["Parameters", short(about.parts.reduce((sum, [, count]) => sum + count, 0))],
     ["Precision", manifest.precision],
     ["Target", manifest.target],
-    ["Vocabulary", manifest.vocab_size === null ? "–" : String(manifest.vocab_size)],
+    ["Vocabulary", manifest.vocabSize === null ? "–" : String(manifest.vocabSize)],
     ["Classes", manifest.labels.join(", ") || "–"],
-    ["Reads at most", manifest.model ? limit(manifest.max_seq_len) : limit(manifest.max_source_len)],
-    ["Longest in training", `${manifest.seq_len} positions`],
+    ["Reads at most", manifest.model ? limit(manifest.maxSeqLen) : limit(manifest.maxSourceLen)],
+    ["Longest in training", `${manifest.seqLen} positions`],
     ["Opened in", `${opened.milliseconds.toFixed(0)} ms`],
     ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${runId})` : runId || "–"],
     ["Data", about.run?.data ?? "–"],
@@ -47,7 +45,7 @@ function limit(length: number | null): string {
 
 /** A chart of the state's size: an attention's cache grows with the text, a recurrence's state does not. */
 export function stateChart(all: readonly Opened[]): HTMLElement {
-  const longest = Math.max(...all.map(({ manifest }) => 2 * manifest.seq_len));
+  const longest = Math.max(...all.map(({ manifest }) => 2 * manifest.seqLen));
   const points = (manifest: Manifest) =>
     Array.from({ length: 9 }, (_, eighth): [number, number] => {
       const position = Math.round((eighth * longest) / 8);
@@ -62,9 +60,9 @@ export function stateChart(all: readonly Opened[]): HTMLElement {
 
 /** The size of the state of one text after `position` positions, in bytes, for a source as long as in training. */
 export function stateBytes(manifest: Manifest, position: number): number {
-  const sizes: Record<string, number> = { B: 1, N: 1, S: position, M: manifest.seq_len, C: manifest.max_seq_len ?? 0 };
+  const sizes: Record<string, number> = { B: 1, N: 1, S: position, M: manifest.seqLen, C: manifest.maxSeqLen ?? 0 };
   const count = ({ dims, dtype }: Manifest["state"][number]) =>
-    dims.reduce<number>((product, dim) => product * (typeof dim === "number" ? dim : (sizes[dim] ?? 1)), SIZES[dtype]);
+    dims.reduce<number>((product, dim) => product * (typeof dim === "number" ? dim : (sizes[dim] ?? 1)), BYTES[dtype]);
   return manifest.state.reduce((sum, entry) => sum + count(entry), 0);
 }
 

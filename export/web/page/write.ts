@@ -43,7 +43,7 @@ export async function writeOn(
     return going;
   };
   try {
-    await opened.model.session().generate([ids], { ...options, stopIds: opened.manifest.stop_ids }, onToken);
+    await opened.model.session().generate([ids], { ...options, stopIds: opened.manifest.stopIds }, onToken);
   } catch (error) {
     if (going) throw error;
   }

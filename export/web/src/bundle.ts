@@ -49,7 +49,7 @@ export class Bundle {
   static async open(files: Files, ort: Ort): Promise<Bundle> {
     const manifest = await checkedManifest(files);
     const here = ort.env.versions.web ?? ort.env.versions.common;
-    const needed = manifest.min_onnxruntime;
+    const needed = manifest.minOnnxruntime;
     const [[major, minor], [least, leastMinor]] = [versionOf(here), versionOf(needed)];
     if (major < least || (major === least && minor < leastMinor)) {
       refuse(`this bundle needs onnxruntime ${needed}, here is onnxruntime-web ${here}`, "unsupported");
@@ -59,7 +59,7 @@ export class Bundle {
     const model = await opened(manifest.model);
     const step = await opened(manifest.step);
     const target = await loaded(files, manifest.tokenizer);
-    const source = manifest.source_tokenizer === null ? target : await loaded(files, manifest.source_tokenizer);
+    const source = manifest.sourceTokenizer === null ? target : await loaded(files, manifest.sourceTokenizer);
     return new Bundle(ort, files, manifest, encoder, model, step, target, source);
   }
 
@@ -74,7 +74,7 @@ export class Bundle {
   /** The encoder's outputs by name. */
   async encode(inputs: Tensor, mask: Tensor): Promise<Map<string, Tensor>> {
     if (this.encoder === null) refuse("this is the bundle of a language model, which reads prompts");
-    const longest = this.manifest.max_source_len;
+    const longest = this.manifest.maxSourceLen;
     const tokens = mostReal(mask);
     if (longest !== null && tokens > longest) {
       refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);

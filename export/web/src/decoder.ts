@@ -19,12 +19,12 @@ export class Decoder {
 
   /** Throws SeqlabError if the bundle has no decoder. */
   constructor(readonly bundle: Bundle) {
-    if (bundle.model === null || bundle.step === null || bundle.manifest.vocab_size === null) {
+    if (bundle.model === null || bundle.step === null || bundle.manifest.vocabSize === null) {
       refuse("this is the bundle of an encoder, which writes nothing; classify with it");
     }
     this.model = bundle.model;
     this.step = bundle.step;
-    this.vocabSize = bundle.manifest.vocab_size;
+    this.vocabSize = bundle.manifest.vocabSize;
   }
 
   /** Encodes sources (B, M) or (B, M, F) with their mask (B, M); every later `start` begins from them. */
@@ -101,7 +101,7 @@ export class Decoder {
   checkReadable(tokens: readonly number[], read: number): void {
     const outside = tokens.find((token) => !(Number.isInteger(token) && token >= 0 && token < this.vocabSize));
     if (outside !== undefined) refuse(`token ${outside} is outside the vocabulary 0..${this.vocabSize - 1}`);
-    const most = this.bundle.manifest.max_seq_len;
+    const most = this.bundle.manifest.maxSeqLen;
     if (most !== null && read > most) {
       refuse(`a text of ${read} tokens is longer than the model reads, which is ${most}`);
     }
@@ -132,7 +132,7 @@ export class Decoder {
   }
 
   private first(entry: StateInfo, rows: number): Tensor {
-    const sizes: Partial<Record<string, number>> = { B: rows, S: 0, C: this.bundle.manifest.max_seq_len ?? 0 };
+    const sizes: Partial<Record<string, number>> = { B: rows, S: 0, C: this.bundle.manifest.maxSeqLen ?? 0 };
     const dims = entry.dims.map(
       (dim) =>
         (typeof dim === "number" ? dim : sizes[dim]) ??

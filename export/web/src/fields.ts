@@ -1,20 +1,20 @@
-// JSON that is read strictly: what a field must be is said where it is read, and what it is not is one sentence.
+// Strict reading of JSON: the reader of a field says what it must be, and an error is one sentence.
+
+import table from "../../seqlab_export/runner/manifest_fields.json";
 
 import { refuse, sentenceOf } from "./error.js";
 
-/** A dimension or length over 2^40 is nothing that a machine could hold. */
-const MOST = 2 ** 40;
-
-/** A number that was written with a point or an exponent: 1.0 is not 1. */
+/** A number written with a point or an exponent: 1.0 is not 1. */
 class Real {
   constructor(readonly value: number) {}
 }
 
-/** A value of a document, which knows where it stands. */
+/** A value of a document, with its place for error messages. */
 export class Field {
   private constructor(
     private readonly value: unknown,
     readonly place: string,
+    private readonly takesUnknown = false,
   ) {}
 
   /** Reads a document of UTF-8. */
@@ -24,11 +24,16 @@ export class Field {
       JSON.parse(text);
       return new Field(readReals(text), place);
     } catch (error) {
-      refuse(`${place} is not JSON: ${sentenceOf(error)}`); // Not UTF-8, or nested too deeply, perhaps.
+      refuse(`${place} is not JSON: ${sentenceOf(error)}`); // This includes invalid UTF-8 and excessive depth.
     }
   }
 
-  /** Whether both are the same JSON, 1 and 1.0 being two. */
+  /** The same value, in which objects may have unknown members, as a newer minor version writes them. */
+  ofNewerMinor(): Field {
+    return new Field(this.value, this.place, true);
+  }
+
+  /** True if both are the same JSON; 1 and 1.0 differ. */
   equals(other: Field): boolean {
     return JSON.stringify(this.value) === JSON.stringify(other.value);
   }
@@ -41,35 +46,41 @@ export class Field {
     return typeof this.value === "string";
   }
 
-  /** Whether it is this very string or number. */
+  /** True if the value equals this string or number. */
   is(value: string | number): boolean {
     return this.value === value;
   }
 
-  /** The members of an object, in their order. */
+  /** The members of an object, in order. */
   members(): [string, Field][] {
-    return Object.entries(this.object()).map(([name, value]) => [name, new Field(value, `${this.place}.${name}`)]);
+    return Object.entries(this.object()).map(([name, value]) => [name, this.inner(value, `.${name}`)]);
   }
 
-  /** A function that gives the members by name, of an object that has these and no others. */
-  exactly(...names: string[]): (name: string) => Field {
+  /** A function that gives the members by name, of an object that has `names`, perhaps `optional`, and no others. */
+  exactly(names: readonly string[], optional: readonly string[] = []): (name: string) => Field {
     const object = this.object();
     const missing = names.filter((name) => !Object.hasOwn(object, name));
     if (missing.length > 0) refuse(`${this.place} lacks ${missing.join(", ")}`);
-    const unknown = Object.keys(object).filter((name) => !names.includes(name));
-    if (unknown.length > 0) refuse(`${this.place} has ${cut(unknown.join(", "))}, which nothing here knows`);
-    return (name) => new Field(object[name], `${this.place}.${name}`);
+    const unknown = Object.keys(object).filter((name) => !names.includes(name) && !optional.includes(name));
+    if (unknown.length > 0 && !this.takesUnknown) {
+      refuse(`${this.place} has ${cut(unknown.join(", "))}, which nothing here knows`);
+    }
+    return (name) => this.inner(object[name], `.${name}`);
+  }
+
+  has(name: string): boolean {
+    return Object.hasOwn(this.object(), name);
   }
 
   get(name: string): Field {
     const object = this.object();
     if (!Object.hasOwn(object, name)) refuse(`${this.place} lacks ${name}`);
-    return new Field(object[name], `${this.place}.${name}`);
+    return this.inner(object[name], `.${name}`);
   }
 
   items(): Field[] {
     if (!Array.isArray(this.value)) this.refuse("a list");
-    return this.value.map((item, place) => new Field(item, `${this.place}[${place}]`));
+    return this.value.map((item, place) => this.inner(item, `[${place}]`));
   }
 
   string(): string {
@@ -92,8 +103,8 @@ export class Field {
   }
 
   int(least: number): number {
-    if (typeof this.value !== "number" || this.value < least || this.value > MOST) {
-      this.refuse(`a whole number from ${least} to 2^40`);
+    if (typeof this.value !== "number" || this.value < least || this.value > 2 ** table.most_number_bits) {
+      this.refuse(`a whole number from ${least} to 2^${table.most_number_bits}`);
     }
     return this.value;
   }
@@ -104,9 +115,8 @@ export class Field {
     return number;
   }
 
-  /** What `read` makes of it, or null. */
-  orNull<Kind>(read: (field: Field) => Kind): Kind | null {
-    return this.value === null ? null : read(this);
+  private inner(value: unknown, place: string): Field {
+    return new Field(value, this.place + place, this.takesUnknown);
   }
 
   private object(): Record<string, unknown> {

@@ -36,7 +36,7 @@ export function checkLengths(
   const most = given ?? MOST_NEW_TOKENS;
   const longest = Math.max(0, ...prompts.map((prompt) => prompt.length));
   if (!(Number.isInteger(most) && most >= 1)) refuse(`maxNewTokens must be at least 1, got ${most}`);
-  const positions = decoder.bundle.manifest.max_seq_len;
+  const positions = decoder.bundle.manifest.maxSeqLen;
   // The last new token is never read.
   if (positions !== null && longest + most - 1 > positions) {
     refuse(
@@ -88,7 +88,7 @@ export async function write(
     text += piece;
     return piece === "" ? undefined : onText?.(piece);
   };
-  const { stop_ids: stopIds } = decoder.bundle.manifest;
+  const { stopIds } = decoder.bundle.manifest;
   if (decoder.bundle.manifest.tokenizer === null) {
     await generate(decoder, [readIds(prompt)], { ...options, stopIds }, (_, token) =>
       show(text === "" ? String(token) : ` ${token}`),

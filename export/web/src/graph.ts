@@ -5,11 +5,8 @@ import type { InferenceSession } from "onnxruntime-web";
 import { refuse, sentenceOf } from "./error.js";
 import type { Files } from "./files.js";
 import { checkGraph } from "./graph_file.js";
-import type { GraphInfo, Manifest } from "./manifest.js";
+import { WEIGHTS_NAME, type GraphInfo, type Manifest } from "./manifest.js";
 import { fromOrt, toOrt, type Ort, type Tensor } from "./tensors.js";
-
-/** The file of weights that all graphs share. */
-export const WEIGHTS_NAME = "weights.bin";
 
 export class Graph {
   private constructor(

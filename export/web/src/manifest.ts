@@ -1,65 +1,62 @@
-// What a bundle says about itself: manifest.json, checked when it is read. docs/bundle.md explains it.
+// What a bundle says about itself: manifest.json, read by the table that all runtimes share. docs/bundle.md explains each
+// field. A field `max_seq_len` of the file is `maxSeqLen` here.
+
+import table from "../../seqlab_export/runner/manifest_fields.json";
 
 import { refuse } from "./error.js";
 import { Field } from "./fields.js";
 
-export const MANIFEST_NAME = "manifest.json";
-export const SEAL_NAME = "manifest.sha256";
-const FORMAT = "seqlab-bundle";
-const VERSION = 7;
-const DTYPES = ["bool", "int64", "float16", "float32"] as const;
-const DIMS = ["B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N"] as const;
-const PRECISIONS = ["fp32", "fp16", "bf16", "int8", "int4"] as const;
-const TARGETS = ["portable", "ort", "cuda-graph"] as const;
+export const { manifest_name: MANIFEST_NAME, seal_name: SEAL_NAME, weights_name: WEIGHTS_NAME } = table;
+/** Bytes of a number of each type. */
+export const BYTES = table.dtypes;
 
-export type DType = (typeof DTYPES)[number];
-/** A number is fixed; the letters are docs/bundle.md's. */
-export type Dim = number | (typeof DIMS)[number];
+export type DType = keyof typeof table.dtypes;
+/** A number is a fixed size; the table explains the letters. */
+export type Dim = number | keyof typeof table.dims;
 
 /** An input or output of a graph. */
-export interface TensorInfo {
-  name: string;
-  dtype: DType;
-  dims: Dim[];
-}
+export type TensorInfo = ObjectOf<"tensor">;
 
 /** An entry of a decoder's state, and its value before the first token; null = the encoder's. */
-export interface StateInfo extends TensorInfo {
-  initial: number | null;
+export type StateInfo = TensorInfo & ObjectOf<"state">;
+
+/** An ONNX file, with its inputs and outputs in order. */
+export type GraphInfo = ObjectOf<"graph">;
+
+export type Manifest = ObjectOf<"manifest">;
+
+type ObjectOf<Name extends keyof typeof table.objects> = {
+  [Key in keyof (typeof table.objects)[Name] & string as Camel<Key>]: Value<(typeof table.objects)[Name][Key]>;
+};
+
+type Camel<Name extends string> = Name extends `${infer First}_${infer Rest}`
+  ? `${First}${Capitalize<Camel<Rest>>}`
+  : Name;
+
+/** The type of a value of a kind: an object of one key, which manifest_kinds.py explains. */
+type Value<Kind> = Kind extends { nullable: infer Inner }
+  ? Value<Inner> | null
+  : Kind extends { list: infer Item }
+    ? Value<Item>[]
+    : Kind extends { map: infer Item }
+      ? Record<string, Value<Item>>
+      : Named[keyof Kind & keyof Named];
+
+interface Named {
+  text: string;
+  count: number;
+  number: number;
+  dtype: DType;
+  dim: Dim;
+  precision: keyof typeof table.precisions;
+  target: keyof typeof table.targets;
+  tensor: TensorInfo;
+  state: StateInfo;
+  graph: GraphInfo;
+  provenance: ObjectOf<"provenance">;
 }
 
-/** An ONNX file, with its inputs and outputs in their order. */
-export interface GraphInfo {
-  file: string;
-  inputs: TensorInfo[];
-  outputs: TensorInfo[];
-}
-
-export interface Manifest {
-  min_onnxruntime: string;
-  target: (typeof TARGETS)[number];
-  precision: (typeof PRECISIONS)[number];
-  vocab_size: number | null;
-  max_seq_len: number | null;
-  max_source_len: number | null;
-  seq_len: number;
-  stop_ids: number[];
-  first_call: number;
-  encoder: GraphInfo | null;
-  model: GraphInfo | null;
-  step: GraphInfo | null;
-  taps: GraphInfo | null;
-  state: StateInfo[];
-  in_place: string[];
-  tokenizer: string | null;
-  source_tokenizer: string | null;
-  labels: string[];
-  golden: string;
-  files: Record<string, string>;
-  provenance: { run_id: string; commit: string; seqlab: string; torch: string; onnxruntime: string };
-}
-
-/** The graphs that a bundle has, but for the taps: of the encoder, of sequences, of steps. */
+/** The graphs of a bundle except the taps, in the order encoder, model, step. */
 export function graphsOf(manifest: Manifest): GraphInfo[] {
   return [manifest.encoder, manifest.model, manifest.step].filter((graph) => graph !== null);
 }
@@ -68,78 +65,47 @@ export function isFloat(info: TensorInfo): boolean {
   return info.dtype.startsWith("float");
 }
 
-/** Reads the content of manifest.json; `checkManifest` says whether its parts fit each other. */
+/** Reads the content of manifest.json; `checkManifest` then checks that its parts fit each other. */
 export function parseManifest(bytes: Uint8Array): Manifest {
   const root = Field.of(bytes, "the manifest");
-  if (!root.get("format").is(FORMAT)) refuse(`the manifest lacks "format": "${FORMAT}"`);
+  if (!root.get("format").is(table.format)) refuse(`the manifest lacks "format": "${table.format}"`);
   const version = root.get("version");
-  if (!version.is(VERSION)) refuse(`the manifest has version ${version.int(0)}, this program reads version ${VERSION}`);
-  const at = root.exactly(
-    ...["format", "version", "min_onnxruntime", "target", "precision", "vocab_size", "max_seq_len", "max_source_len"],
-    ...["seq_len", "stop_ids", "first_call", "encoder", "model", "step", "taps", "state", "in_place", "tokenizer"],
-    ...["source_tokenizer", "labels", "golden", "files", "provenance"],
-  );
-  const count = (name: string) => at(name).orNull((field) => field.int(1));
-  const text = (name: string) => at(name).orNull((field) => field.string());
-  const provenance = at("provenance").exactly("run_id", "commit", "seqlab", "torch", "onnxruntime");
-  return {
-    min_onnxruntime: at("min_onnxruntime").string(),
-    target: at("target").oneOf(TARGETS),
-    precision: at("precision").oneOf(PRECISIONS),
-    vocab_size: count("vocab_size"),
-    max_seq_len: count("max_seq_len"),
-    max_source_len: count("max_source_len"),
-    seq_len: at("seq_len").int(1),
-    stop_ids: at("stop_ids").items().map((token) => token.int(0)),
-    first_call: at("first_call").int(1),
-    encoder: at("encoder").orNull(readGraph),
-    model: at("model").orNull(readGraph),
-    step: at("step").orNull(readGraph),
-    taps: at("taps").orNull(readGraph),
-    state: at("state").items().map(readState),
-    in_place: at("in_place").strings(),
-    tokenizer: text("tokenizer"),
-    source_tokenizer: text("source_tokenizer"),
-    labels: at("labels").strings(),
-    golden: at("golden").string(),
-    files: Object.fromEntries(
-      at("files")
-        .members()
-        .map(([name, sha256]) => [name, sha256.string()]),
-    ),
-    provenance: {
-      run_id: provenance("run_id").string(),
-      commit: provenance("commit").string(),
-      seqlab: provenance("seqlab").string(),
-      torch: provenance("torch").string(),
-      onnxruntime: provenance("onnxruntime").string(),
-    },
-  };
+  if (!version.is(table.version)) {
+    refuse(`the manifest has version ${version.int(0)}, this program reads version ${table.version}`);
+  }
+  const minor = root.has("minor") ? root.get("minor").int(0) : 0;
+  const known = minor > table.minor ? root.ofNewerMinor() : root;
+  return readObject(known, "manifest", ["format", "version", "minor"]) as Manifest;
 }
 
-function readGraph(field: Field): GraphInfo {
-  const at = field.exactly("file", "inputs", "outputs");
-  return {
-    file: at("file").string(),
-    inputs: at("inputs").items().map(readTensor),
-    outputs: at("outputs").items().map(readTensor),
-  };
+type Fields = Record<string, object>;
+
+function fieldsOf(name: string): Fields {
+  const objects: Record<string, Fields> = table.objects;
+  const bases: Record<string, string> = table.extends;
+  return { ...(name in bases ? fieldsOf(bases[name]) : {}), ...objects[name] };
 }
 
-function readTensor(field: Field): TensorInfo {
-  return readNamed(field.exactly("name", "dtype", "dims"));
+function readObject(field: Field, name: string, head: readonly string[] = []): object {
+  const fields = fieldsOf(name);
+  const at = field.exactly(Object.keys(fields), head);
+  return Object.fromEntries(Object.entries(fields).map(([key, kind]) => [camel(key), read(at(key), kind)]));
 }
 
-function readState(field: Field): StateInfo {
-  const at = field.exactly("name", "dtype", "dims", "initial");
-  return { ...readNamed(at), initial: at("initial").orNull((initial) => initial.real()) };
+function camel(name: string): string {
+  return name.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 }
 
-function readNamed(at: (name: string) => Field): TensorInfo {
-  const dims = at("dims").items();
-  return {
-    name: at("name").string(),
-    dtype: at("dtype").oneOf(DTYPES),
-    dims: dims.map((dim) => (dim.isString ? dim.oneOf(DIMS) : dim.int(0))),
-  };
+function read(field: Field, kind: object): unknown {
+  const [[name, argument]] = Object.entries(kind as Record<string, unknown>);
+  if (name === "nullable") return field.isNull ? null : read(field, argument as object);
+  if (name === "list") return field.items().map((item) => read(item, argument as object));
+  if (name === "map")
+    return Object.fromEntries(field.members().map(([key, item]) => [key, read(item, argument as object)]));
+  if (name === "text") return field.string();
+  if (name === "count") return field.int(argument as number);
+  if (name === "number") return field.real();
+  if (name === "dim" && !field.isString) return field.int(0);
+  if (Object.hasOwn(table.objects, name)) return readObject(field, name);
+  return field.oneOf(Object.keys(table[`${name}s` as "dtypes" | "dims" | "precisions" | "targets"]));
 }

@@ -1,24 +1,26 @@
-// Whether the parts of a manifest fit each other.
+// Checks that the parts of a manifest fit each other.
+
+import table from "../../seqlab_export/runner/manifest_fields.json";
 
 import { refuse } from "./error.js";
 import { graphsOf, isFloat, type GraphInfo, type Manifest, type TensorInfo } from "./manifest.js";
 
-/** Of the state of one text, at 8 bytes a number. */
-const MOST_STATE_BYTES = 2 ** 32;
+/** Maximum size of the state of one text, in bytes, at 8 bytes a number. */
+const MOST_STATE_BYTES = 2 ** table.most_state_bits;
 
-/** Throws SeqlabError where they do not. */
+/** Throws SeqlabError if they do not. */
 export function checkManifest(manifest: Manifest): void {
   if ((manifest.model === null) !== (manifest.step === null) || graphsOf(manifest).length === 0) {
     refuse("the manifest has neither an encoder nor both graphs of a decoder");
   }
-  const outside = manifest.stop_ids.find((token) => token >= (manifest.vocab_size ?? 0));
+  const outside = manifest.stopIds.find((token) => token >= (manifest.vocabSize ?? 0));
   if (outside !== undefined) refuse(`stop_ids has ${outside}, which is outside the vocabulary`);
   for (const [name, sha256] of Object.entries(manifest.files)) {
     checkPath(name);
     if (!/^[0-9a-f]{64}$/.test(sha256)) refuse(`the sha256 of ${name} is "${sha256.slice(0, 70)}"`);
   }
   checkNeeded(manifest);
-  versionOf(manifest.min_onnxruntime);
+  versionOf(manifest.minOnnxruntime);
   const { encoder } = manifest;
   if (encoder !== null && (encoder.inputs.length !== 2 || encoder.outputs.length === 0)) {
     refuse(`${encoder.file} must take an input and its mask, and give something`);
@@ -29,12 +31,12 @@ export function checkManifest(manifest: Manifest): void {
     }
   }
   if (manifest.model !== null && manifest.step !== null) {
-    for (const graph of [manifest.model, manifest.step]) checkGraphOfDecoder(graph, manifest.vocab_size);
+    for (const graph of [manifest.model, manifest.step]) checkGraphOfDecoder(graph, manifest.vocabSize);
     checkState(manifest);
   }
 }
 
-/** Major and minor, of a text such as "1.30.0". */
+/** Major and minor version of a text such as "1.30.0". */
 export function versionOf(text: string): [number, number] {
   const found = /^(\d{1,5})\.(\d{1,5})[0-9.]*$/.exec(text);
   if (found === null) refuse(`"${text.slice(0, 60)}" is not a version of onnxruntime`);
@@ -48,7 +50,7 @@ function checkPath(name: string): void {
 }
 
 function checkNeeded(manifest: Manifest): void {
-  const folders = [manifest.tokenizer, manifest.source_tokenizer].filter((folder) => folder !== null);
+  const folders = [manifest.tokenizer, manifest.sourceTokenizer].filter((folder) => folder !== null);
   folders.forEach(checkPath);
   const graphs = [...graphsOf(manifest), ...(manifest.taps === null ? [] : [manifest.taps])];
   const needed = [
@@ -71,9 +73,9 @@ function checkGraphOfDecoder(graph: GraphInfo, vocabSize: number | null): void {
 }
 
 function checkState(manifest: Manifest): void {
-  const { encoder, state, max_seq_len } = manifest;
+  const { encoder, state, maxSeqLen } = manifest;
   for (const entry of state) {
-    if (entry.dims.includes("C") && max_seq_len === null) {
+    if (entry.dims.includes("C") && maxSeqLen === null) {
       refuse(`state entry ${entry.name} has the dimension C, but there is no max_seq_len`);
     }
     if (encoder === null && entry.initial === null) refuse(`state entry ${entry.name} starts as nothing says`);
@@ -81,7 +83,7 @@ function checkState(manifest: Manifest): void {
       refuse(`${encoder.file} gives no state_${entry.name}`);
     }
   }
-  const sizes: Partial<Record<string, number>> = { B: 1, N: 1, C: max_seq_len ?? 0 };
+  const sizes: Partial<Record<string, number>> = { B: 1, N: 1, C: maxSeqLen ?? 0 };
   const sizeOf = (dim: string | number) => (typeof dim === "number" ? dim : (sizes[dim] ?? 0));
   const bytes = state.reduce((sum, entry) => sum + entry.dims.reduce<number>((size, dim) => size * sizeOf(dim), 8), 0);
   if (bytes > MOST_STATE_BYTES) {

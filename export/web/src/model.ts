@@ -158,7 +158,7 @@ export class Session {
     const { prefix = "", ...search } = options;
     const sources = texts.map((text) => [...sourceTokenizer.encode(text), sourceTokenizer.eosId]);
     const forced = tokenizer.encode(prefix);
-    const most = manifest.seq_len;
+    const most = manifest.seqLen;
     if (forced.length >= most) refuse(`the prefix has ${forced.length} tokens, a target at most ${most}; shorten it`);
     await this.readSource(sources);
     const prompt = [tokenizer.bosId, ...forced];
@@ -167,7 +167,7 @@ export class Session {
       {
         ...search,
         maxNewTokens: most - forced.length,
-        stopIds: manifest.stop_ids,
+        stopIds: manifest.stopIds,
       },
     );
     const read = (hypothesis: Hypothesis) => tokenizer.decode([...forced, ...hypothesis.tokens]);

@@ -1,17 +1,13 @@
 // What of a runtime's outputs is compared, and what an error is: seqlab_export.runner.cases, number for number.
 
+import table from "../../../seqlab_export/runner/proof_constants.json";
+
 import { logSoftmax } from "../beam.js";
 import { refuse } from "../error.js";
 import { isFloat, type GraphInfo, type TensorInfo } from "../manifest.js";
 import { numbersOf, sizeOf, type Tensor } from "../tensors.js";
 import type { Case } from "./cases.js";
 import type { Check, Divergence } from "./report.js";
-
-/** Of outputs that are judged together, with more numbers, so many are compared. */
-export const MOST_NUMBERS = 4096;
-/** Of each output at least so many, where it has them. */
-const LEAST_NUMBERS = 256;
-const GOLDEN_RATIO = 0.6180339887498949;
 
 /** Outputs that are judged together. */
 export interface Group {
@@ -31,7 +27,7 @@ export function groupsOf(info: GraphInfo): Group[] {
 /** How many numbers of an output are compared at most. */
 export function mostNumbers(info: GraphInfo, output: TensorInfo): number {
   const together = groupsOf(info).find(({ outputs }) => outputs.includes(output))?.outputs.length ?? 1;
-  return Math.max(Math.floor(MOST_NUMBERS / together), LEAST_NUMBERS);
+  return Math.max(Math.floor(table.most_numbers / together), table.least_numbers);
 }
 
 /** What counts of an output, in one row: real positions, spread-out numbers. What is no float is compared whole. */
@@ -49,12 +45,15 @@ export function selected(tensor: Tensor, info: TensorInfo, some: Case, most: num
 export function spread(row: Float64Array, most: number): Float64Array {
   if (row.length <= most) return row;
   // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
-  return Float64Array.from({ length: most }, (_, place) => row[Math.floor(((place * GOLDEN_RATIO) % 1) * row.length)]);
+  return Float64Array.from(
+    { length: most },
+    (_, place) => row[Math.floor(((place * table.golden_ratio) % 1) * row.length)],
+  );
 }
 
 /** How many numbers of each part of an output are compared at most, of texts of so many lengths. */
 export function numbersOfCall(lengths: number, outputs = 1): number {
-  return Math.max(Math.floor(MOST_NUMBERS / (3 * lengths * outputs)), 16);
+  return Math.max(Math.floor(table.most_numbers / (table.call_parts * lengths * outputs)), table.call_numbers);
 }
 
 /** (B, outer, T, inner), of which the real positions come as (B x T, outer, inner). */
@@ -65,12 +64,15 @@ function realNumbers(
   info: TensorInfo,
   some: Case,
 ): Float64Array {
-  const length = dims[axis], outer = sizeOf(dims.slice(1, axis)), inner = sizeOf(dims.slice(axis + 1));
+  const length = dims[axis];
+  const outer = sizeOf(dims.slice(1, axis));
+  const inner = sizeOf(dims.slice(axis + 1));
   const mask = info.dims[axis] === "C" ? filledPlaces(some, length) : some.mask;
   if (mask.length !== dims[0] * length) {
     refuse(`${info.name} has ${dims[0]} rows of ${length} positions, and should have ${mask.length} in all`);
   }
-  const real = mask.reduce((sum, one) => sum + one, 0), row = new Float64Array(real * outer * inner);
+  const real = mask.reduce((sum, one) => sum + one, 0);
+  const row = new Float64Array(real * outer * inner);
   let end = 0;
   mask.forEach((one, position) => {
     for (let part = 0; one === 1 && part < outer; ++part) {
@@ -102,12 +104,14 @@ export function errorsOf(actual: Float64Array, expected: Float64Array, begin?: n
 
 /** What a runtime's RMS error may be, where PyTorch's own is `torch`. */
 export function limitOf(torch: number, precision: string): number {
-  return Math.max(2 * torch, 4 * (precision === "fp16" ? 2 ** -10 : 2 ** -23));
+  const epsilon = 2 ** -table.epsilon_bits[precision === "fp16" ? "fp16" : "fp32"];
+  return Math.max(table.torch_errors * torch, table.epsilons * epsilon);
 }
 
 /** Whether the RMS of relative errors is at most `limit`. */
 export function judged(kind: string, subject: string, errors: Float64Array, torch: number, limit: number): Check {
-  const found = rms(errors), ok = Number.isFinite(limit) && found <= limit;
+  const found = rms(errors);
+  const ok = Number.isFinite(limit) && found <= limit;
   const largest = errors.reduce((most, error) => Math.max(most, Math.abs(error)), 0);
   const why = Number.isFinite(limit)
     ? `RMS error ${found.toExponential(2)}, more than ${limit.toExponential(2)}`
@@ -139,7 +143,9 @@ function rms(values: Float64Array): number {
 
 /** As NumPy's, linear between the two nearest. */
 function quantile(values: readonly number[], share: number): number {
-  const ordered = values.toSorted((a, b) => a - b), place = share * (ordered.length - 1), below = Math.floor(place);
+  const ordered = values.toSorted((a, b) => a - b);
+  const place = share * (ordered.length - 1);
+  const below = Math.floor(place);
   const above = Math.min(below + 1, ordered.length - 1);
   return ordered[below] + (place - below) * (ordered[above] - ordered[below]);
 }

@@ -2,12 +2,14 @@
 //
 // R rows, T positions, V vocabulary.
 
+import table from "../../../seqlab_export/runner/proof_constants.json";
+
 import type { Bundle, Rows } from "../bundle.js";
 import { Decoder } from "../decoder.js";
 import { refuse } from "../error.js";
 import type { TensorInfo } from "../manifest.js";
 import { filled, numbersOf, sizeOf, tensorOf, type Tensor } from "../tensors.js";
-import { MOST_NUMBERS, mostNumbers, selected, spread } from "./accuracy.js";
+import { mostNumbers, selected, spread } from "./accuracy.js";
 import { allRows, callsOf, encoderCases, partOf, type Case, type Form, type Span } from "./cases.js";
 import type { GoldenFile, NpyArray } from "./golden.js";
 
@@ -59,7 +61,7 @@ export class CaseRunner {
     const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows);
     const parts: Tensor[] = [];
-    for (const call of callsOf(form, some, this.bundle.manifest.first_call)) {
+    for (const call of callsOf(form, some, this.bundle.manifest.firstCall)) {
       parts.push(await this.read(decoder, form === "step", some, tokens, rows, call));
     }
     return outputsOf(decoder, joined(parts));
@@ -71,8 +73,8 @@ export class CaseRunner {
     const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows);
     const { info } = decoder.model;
-    const calls = callsOf("long", some, this.bundle.manifest.first_call);
-    const most = Math.floor(MOST_NUMBERS / calls.length);
+    const calls = callsOf("long", some, this.bundle.manifest.firstCall);
+    const most = Math.floor(table.most_numbers / calls.length);
     const logits: number[] = [];
     for (const call of calls) {
       const found = await this.read(decoder, true, some, tokens, rows, call);
@@ -108,7 +110,7 @@ export class CaseRunner {
   async readSource(decoder: Decoder, name: string, rows: readonly number[]): Promise<void> {
     if (this.bundle.encoder === null) return;
     const source = this.golden.at(`${name}/source`).text;
-    const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.max_source_len);
+    const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.maxSourceLen);
     const found = cases.find((some) => some.name === source);
     if (found === undefined) refuse(`the golden file names a source "${source}", which is no case`);
     const { tokens, mask } = this.inputsOf(found, rows);

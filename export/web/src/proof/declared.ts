@@ -6,8 +6,8 @@ import type { Bundle } from "../bundle.js";
 import { sentenceOf } from "../error.js";
 import { Field } from "../fields.js";
 import { hex, sha256, type Files } from "../files.js";
-import { WEIGHTS_NAME, type Graph } from "../graph.js";
-import { MANIFEST_NAME, type Manifest } from "../manifest.js";
+import type { Graph } from "../graph.js";
+import { MANIFEST_NAME, WEIGHTS_NAME, type Manifest } from "../manifest.js";
 import type { GoldenFile } from "./golden.js";
 import type { Report } from "./report.js";
 import { textDifference } from "./texts.js";
@@ -15,14 +15,14 @@ import { textDifference } from "./texts.js";
 /** Each needs the ones before it. */
 export async function checkDeclared(files: Files, bundle: Bundle, golden: GoldenFile, report: Report): Promise<void> {
   checkStatements(files, golden, report);
-  for (const place of [bundle.manifest.tokenizer, bundle.manifest.source_tokenizer]) {
+  for (const place of [bundle.manifest.tokenizer, bundle.manifest.sourceTokenizer]) {
     if (place !== null) report.add("texts", place, await noteOf(() => textDifference(files, bundle, place, golden)));
   }
   await checkWeights(files, golden, report);
   checkTaps(bundle.manifest, golden, report);
   if (!report.ok) return;
   for (const graph of [bundle.encoder, bundle.model, bundle.step]) {
-    if (graph !== null) checkSignature(graph, bundle.manifest.max_seq_len, report);
+    if (graph !== null) checkSignature(graph, bundle.manifest.maxSeqLen, report);
   }
 }
 
@@ -55,10 +55,12 @@ async function checkWeights(files: Files, golden: GoldenFile, report: Report): P
   const weights = files.get(WEIGHTS_NAME);
   if (weights === undefined || weights.length === 0) return;
   // Of N tensors (N, 2), an offset and a length, and (N, 32) bytes.
-  const places = golden.at("weights/places", null, 2), digests = golden.at("weights/sha256", places.dims[0], 32);
+  const places = golden.at("weights/places", null, 2);
+  const digests = golden.at("weights/sha256", places.dims[0], 32);
   let note = "";
   for (let place = 0; place < places.dims[0] && note === ""; ++place) {
-    const offset = places.values[2 * place], end = offset + places.values[2 * place + 1];
+    const offset = places.values[2 * place];
+    const end = offset + places.values[2 * place + 1];
     const digest = hex(Uint8Array.from(digests.values.subarray(32 * place, 32 * (place + 1))));
     if ((await sha256(weights.slice(offset, end))) !== digest) note = `bytes ${offset} to ${end} are not the model's`;
   }
@@ -66,14 +68,20 @@ async function checkWeights(files: Files, golden: GoldenFile, report: Report): P
 }
 
 function checkSignature({ info, session }: Graph, maxSeqLen: number | null, report: Report): void {
-  const declared = new Map([...session.inputMetadata, ...session.outputMetadata].map((one) => [one.name, described(one)]));
+  const declared = new Map(
+    [...session.inputMetadata, ...session.outputMetadata].map((one) => [one.name, described(one)]),
+  );
   const expected = [...info.inputs, ...info.outputs].map(({ name, dtype, dims }): [string, string] => [
     name,
     `${dtype} (${dims.map((dim) => (dim === "C" ? maxSeqLen : dim)).join(", ")})`,
   ]);
   for (const [name, wanted] of expected) {
     const found = declared.get(name) ?? "nothing";
-    report.add("signature", `${info.file} ${name}`, found === wanted ? "" : `the graph has ${found}, the manifest ${wanted}`);
+    report.add(
+      "signature",
+      `${info.file} ${name}`,
+      found === wanted ? "" : `the graph has ${found}, the manifest ${wanted}`,
+    );
     declared.delete(name);
   }
   for (const name of declared.keys()) report.add("signature", `${info.file} ${name}`, "the manifest lacks it");

@@ -1,6 +1,8 @@
 // Verifies a bundle: its declarations, and its values against its golden file, check for check as
 // seqlab_export.runner.verify does. docs/bundle.md describes each check.
 
+import table from "../../../seqlab_export/runner/proof_constants.json";
+
 import { Bundle } from "../bundle.js";
 import { Decoder } from "../decoder.js";
 import { refuse, SeqlabError, sentenceOf } from "../error.js";
@@ -17,22 +19,19 @@ import { checkDeclared } from "./declared.js";
 import { GoldenFile } from "./golden.js";
 import { Report, type Check } from "./report.js";
 
-/** The time limit in seconds. A thread cannot interrupt its own wasm, so the time is checked between runs. */
-const PROOF_SECONDS = 3600;
-
 /**
  * Verifies a bundle with onnxruntime-web and changes nothing in it.
  *
  * Wrong values are in the report. Throws SeqlabError if the files are no bundle, cannot be opened, or exceed the time.
  *
  * @param onCheck receives each check as soon as it is made.
- * @param seconds the time limit.
+ * @param seconds the time limit. A thread cannot interrupt its own wasm, so the time is checked between runs.
  */
 export async function verify(
   files: Files,
   ort: Ort,
   onCheck?: (check: Check) => void,
-  seconds = PROOF_SECONDS,
+  seconds = table.seconds,
 ): Promise<Report> {
   const manifest = loadManifest(files);
   const version = ort.env.versions.web ?? ort.env.versions.common;
@@ -57,9 +56,9 @@ export async function verify(
 
 /** Pairs of a batch size and a case that is read with it. */
 function cellsOf(cases: readonly Case[], longest: number | null): [number, Case][] {
-  const all = read.BATCH_SIZES.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
+  const all = table.batch_sizes.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
   const one = read.caseOfMoreBatches(cases, longest);
-  return [...all, ...read.MORE_BATCH_SIZES.map((batch): [number, Case] => [batch, one])];
+  return [...all, ...table.more_batch_sizes.map((batch): [number, Case] => [batch, one])];
 }
 
 class Proof {
@@ -79,7 +78,7 @@ class Proof {
   async checkAll(): Promise<void> {
     const { encoder, model, manifest } = this.bundle;
     if (encoder !== null) {
-      const longest = manifest.max_source_len;
+      const longest = manifest.maxSourceLen;
       const groups = groupsOf(encoder.info);
       for (const [batch, some] of cellsOf(encoderCases(encoder.info, longest), longest)) {
         const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
@@ -96,16 +95,16 @@ class Proof {
     }
     if (model !== null) {
       for (const form of ["prefill", "chunks", "step"] as const) {
-        for (const [batch, some] of cellsOf(casesOf(manifest.max_seq_len), manifest.max_seq_len)) {
+        for (const [batch, some] of cellsOf(casesOf(manifest.maxSeqLen), manifest.maxSeqLen)) {
           const decode = (rows: readonly number[]) => this.runner.decode(form, some, rows);
           await this.checkCell(form, `batch ${batch}, ${some.name}`, model.info, some, batch, decode);
         }
       }
-      for (const some of longCases(manifest.max_seq_len)) {
+      for (const some of longCases(manifest.maxSeqLen)) {
         const decode = async () => [await this.runner.decodeLong(some)];
         await this.checkValues("long", some.name, model.info, some.name, decode);
       }
-      const lengths = read.oneCallLengths(manifest.max_seq_len, manifest.first_call);
+      const lengths = read.oneCallLengths(manifest.maxSeqLen, manifest.firstCall);
       const most = numbersOfCall(lengths.length);
       const decode = (text: Case, length: number) => this.runner.decodeInOneCall(text, length, most);
       const logits = groupsOf(model.info).filter(({ name }) => name === "logits");
@@ -227,7 +226,7 @@ class Proof {
     const likeliest = golden.at("greedy/likeliest", rows, length, null);
     const [, , kept] = likeliest.dims;
     const logits = golden.at("greedy/logits", rows, length, kept);
-    const known = likeliest.values.every((token) => token >= 0 && token < bundle.manifest.vocab_size!);
+    const known = likeliest.values.every((token) => token >= 0 && token < bundle.manifest.vocabSize!);
     if (kept < 2 || !known) refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
     const prompts = Array.from({ length: rows }, (_, row) =>
       Array.from(golden.at(`greedy/prompt_${row}`, null).values),
@@ -247,7 +246,7 @@ class Proof {
       const largest = Math.max(...errors);
       const found = `margin is ${margin.toExponential(2)} and the largest logit error ${largest.toExponential(2)}`;
       const note = `differs from token ${different} on, where the float64 ${found}`;
-      this.report.take({ kind: "greedy", subject: `prompt ${row}`, ok: margin < 2 * largest, note });
+      this.report.take({ kind: "greedy", subject: `prompt ${row}`, ok: margin < table.margin_errors * largest, note });
     }
   }
 
