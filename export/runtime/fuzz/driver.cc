@@ -28,8 +28,23 @@ class Dice {
   uint32_t number_, draws_ = 0;
 };
 
-const std::vector<std::string> kTelling = {"0", "-1", "1e999", "9999999999999999999", "null", "true", "\"\"", "[]", "{}",
-                                           "\"..\"", "\"B\"", ",", ":", "\xC3", "\xED\xA0\x80", "\xE2\x96\x81", "\n",
+const std::vector<std::string> kTelling = {"0",
+                                           "-1",
+                                           "1e999",
+                                           "9999999999999999999",
+                                           "null",
+                                           "true",
+                                           "\"\"",
+                                           "[]",
+                                           "{}",
+                                           "\"..\"",
+                                           "\"B\"",
+                                           ",",
+                                           ":",
+                                           "\xC3",
+                                           "\xED\xA0\x80",
+                                           "\xE2\x96\x81",
+                                           "\n",
                                            std::string(1, '\0')};
 
 std::string Mutated(std::string content, const std::vector<std::string>& seeds, Dice& dice) {

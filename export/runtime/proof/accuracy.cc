@@ -144,7 +144,8 @@ std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, con
 }
 
 void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors) {
-  if (actual.size() != expected.size()) Refuse("there are ", actual.size(), " numbers, and should be ", expected.size());
+  if (actual.size() != expected.size())
+    Refuse("there are ", actual.size(), " numbers, and should be ", expected.size());
   AddErrors(actual, expected, 0, errors);
 }
 
@@ -152,7 +153,8 @@ void AddErrors(const std::vector<double>& actual, const std::vector<double>& exp
                std::vector<double>& errors) {
   if (begin + actual.size() > expected.size()) Refuse("the golden file ends before these numbers");
   const double rms = Rms(expected), unit = rms == 0 ? 1.0 : rms;
-  for (size_t place = 0; place < actual.size(); ++place) errors.push_back((actual[place] - expected[begin + place]) / unit);
+  for (size_t place = 0; place < actual.size(); ++place)
+    errors.push_back((actual[place] - expected[begin + place]) / unit);
 }
 
 double Limit(double torch_error, const std::string& precision) {
@@ -184,7 +186,8 @@ Divergence DivergenceFrom(const std::vector<double>& reference, const std::vecto
     LogSoftmax(theirs);
     LogSoftmax(ours);
     double sum = 0.0;
-    for (size_t place = 0; place < theirs.size(); ++place) sum += std::exp(theirs[place]) * (theirs[place] - ours[place]);
+    for (size_t place = 0; place < theirs.size(); ++place)
+      sum += std::exp(theirs[place]) * (theirs[place] - ours[place]);
     kl.push_back(sum);
     const auto best = std::max_element(theirs.begin(), theirs.end()) - theirs.begin();
     same += best == std::max_element(ours.begin(), ours.end()) - ours.begin();

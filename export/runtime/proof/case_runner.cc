@@ -47,9 +47,8 @@ std::vector<std::vector<double>> CaseRunner::DecodeLong(const Case& some) {
   std::vector<std::vector<double>> selected;
   for (size_t place = 0; place < info.outputs.size(); ++place) {
     const TensorInfo& output = info.outputs[place];
-    selected.push_back(output.name == "logits"
-                           ? logits
-                           : Selected(StateOf(decoder, output), output, some, MostNumbers(info, place)));
+    selected.push_back(
+        output.name == "logits" ? logits : Selected(StateOf(decoder, output), output, some, MostNumbers(info, place)));
   }
   return selected;
 }
@@ -130,8 +129,8 @@ Value CaseRunner::MaskOf(const Case& some, const Ids& rows, int64_t length) {
   return HostTensor(DType::kBool, {num_rows, length}, some.Mask(rows, {0, length}).data());
 }
 
-Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
-                         Span positions) {
+Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens,
+                         const Ids& rows, Span positions) {
   const Value logits = Run(decoder, graph, some, tokens, rows, positions);
   return {Dims(logits), Doubles(logits)};
 }

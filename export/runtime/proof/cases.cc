@@ -107,7 +107,8 @@ std::vector<Ids> Passes(int64_t rows, int64_t size) {
   std::vector<Ids> passes;
   for (int64_t again = 0; again <= (places - 1) / rows; ++again) {
     passes.emplace_back();
-    for (int64_t row = 0; row < rows; ++row) passes.back().push_back(row + rows * std::min((places - 1 - row) / rows, again));
+    for (int64_t row = 0; row < rows; ++row)
+      passes.back().push_back(row + rows * std::min((places - 1 - row) / rows, again));
   }
   return passes;
 }

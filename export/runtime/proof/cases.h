@@ -64,7 +64,8 @@ std::vector<Ids> Passes(int64_t rows, int64_t size);
 // The indices of a number of rows.
 Ids AllRows(int64_t rows);
 
-// `Cases` of an encoder, with enough rows for `kEncoderNumbers` values at each position. A source has at least one token.
+// `Cases` of an encoder, with enough rows for `kEncoderNumbers` values at each position. A source has at least one
+// token.
 std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest);
 
 // The positions of each call in which a form reads a case; "long" ends each call but the first with single tokens. The

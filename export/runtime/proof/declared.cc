@@ -113,7 +113,8 @@ std::string TextDifference(const Bundle& bundle, const std::string& place, const
     if (!ids) continue;
     if (strings[number] != golden.At(string).Bytes()) return Join(other, "string_", number, than);
     if (!Holds(*ids, golden.At(Join(place, "/ids_", number)))) return Join(other, "ids_", number, than);
-    if (tokenizer->Decode(*ids) != golden.At(Join(place, "/text_", number)).Bytes()) return Join(other, "text_", number, than);
+    if (tokenizer->Decode(*ids) != golden.At(Join(place, "/text_", number)).Bytes())
+      return Join(other, "text_", number, than);
   }
   const bool writes = bundle.model != nullptr && place == bundle.manifest.tokenizer;
   return writes ? GreedyDifference(*tokenizer, golden) : "";
@@ -181,10 +182,12 @@ std::vector<std::pair<std::string, std::string>> Declarations(const Ort::Session
   std::vector<std::pair<std::string, std::string>> declared;
   Ort::AllocatorWithDefaultOptions allocator;
   for (size_t place = 0; place < session.GetInputCount(); ++place) {
-    declared.emplace_back(session.GetInputNameAllocated(place, allocator).get(), Described(session.GetInputTypeInfo(place)));
+    declared.emplace_back(session.GetInputNameAllocated(place, allocator).get(),
+                          Described(session.GetInputTypeInfo(place)));
   }
   for (size_t place = 0; place < session.GetOutputCount(); ++place) {
-    declared.emplace_back(session.GetOutputNameAllocated(place, allocator).get(), Described(session.GetOutputTypeInfo(place)));
+    declared.emplace_back(session.GetOutputNameAllocated(place, allocator).get(),
+                          Described(session.GetOutputTypeInfo(place)));
   }
   return declared;
 }
@@ -202,8 +205,8 @@ void CheckSignature(const Graph& graph, std::optional<int64_t> max_seq_len, Repo
       dims.push_back(dim == Dim("C") ? std::to_string(*max_seq_len) : Shown(dim));
     }
     const std::string wanted = Join(Name(tensor->dtype), " (", Listed(dims), ")");
-    const auto found = std::find_if(declared.begin(), declared.end(),
-                                    [&](const auto& some) { return some.first == tensor->name; });
+    const auto found =
+        std::find_if(declared.begin(), declared.end(), [&](const auto& some) { return some.first == tensor->name; });
     const std::string has = found == declared.end() ? "nothing" : found->second;
     const std::string note = has == wanted ? "" : Join("the graph has ", has, ", the manifest ", wanted);
     report.checks.push_back({"signature", info.file + " " + tensor->name, has == wanted, note});

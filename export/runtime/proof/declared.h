@@ -8,8 +8,9 @@
 
 namespace seqlab {
 
-// Adds to the report whether the manifest says what the model states, the tokenizers make of strings what they made, and
-// the weights are those that were written; where all is so, whether each graph has the manifest's inputs and outputs.
+// Adds to the report whether the manifest says what the model states, the tokenizers make of strings what they made,
+// and the weights are those that were written; where all is so, whether each graph has the manifest's inputs and
+// outputs.
 void CheckDeclared(const Bundle& bundle, const GoldenFile& golden, Report& report);
 
 }  // namespace seqlab

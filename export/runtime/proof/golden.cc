@@ -36,9 +36,9 @@ using Reader = double (*)(const char*);
 // Returns the function that reads one number of a NumPy type, and the number's size in bytes.
 std::pair<Reader, size_t> ReaderOf(const std::string& type) {
   static const std::map<std::string, std::pair<Reader, size_t>> readers = {
-      {"|b1", {At<uint8_t>, 1}}, {"|u1", {At<uint8_t>, 1}},  {"|i1", {At<int8_t>, 1}},  {"<i2", {At<int16_t>, 2}},
+      {"|b1", {At<uint8_t>, 1}},  {"|u1", {At<uint8_t>, 1}}, {"|i1", {At<int8_t>, 1}},  {"<i2", {At<int16_t>, 2}},
       {"<u2", {At<uint16_t>, 2}}, {"<i4", {At<int32_t>, 4}}, {"<i8", {At<int64_t>, 8}}, {"<f2", {HalfAt, 2}},
-      {"<f4", {At<float>, 4}},   {"<f8", {At<double>, 8}}};
+      {"<f4", {At<float>, 4}},    {"<f8", {At<double>, 8}}};
   const auto found = readers.find(type);
   if (found == readers.end()) Refuse("golden files have no arrays of type \"", type, "\"");
   return found->second;
@@ -104,9 +104,11 @@ NpyArray ParseNpy(std::string_view content) {
     return array;
   }
   const auto [read, width] = ReaderOf(type);
-  if (data.size() != static_cast<size_t>(count) * width) Refuse("an array has ", data.size(), " bytes, not ", count, " x ", width);
+  if (data.size() != static_cast<size_t>(count) * width)
+    Refuse("an array has ", data.size(), " bytes, not ", count, " x ", width);
   array.values.reserve(static_cast<size_t>(count));
-  for (int64_t place = 0; place < count; ++place) array.values.push_back(read(data.data() + place * static_cast<int64_t>(width)));
+  for (int64_t place = 0; place < count; ++place)
+    array.values.push_back(read(data.data() + place * static_cast<int64_t>(width)));
   return array;
 }
 
@@ -126,7 +128,8 @@ GoldenFile::GoldenFile(const std::filesystem::path& path) {
     }
     left -= info.uncompressed_size;
     const bool named = name.size() > kSuffix.size() && name.substr(name.size() - kSuffix.size()) == kSuffix;
-    if (!named || unzOpenCurrentFile(file.get()) != UNZ_OK) Refuse(path.string(), ": ", name, " is not a readable array");
+    if (!named || unzOpenCurrentFile(file.get()) != UNZ_OK)
+      Refuse(path.string(), ": ", name, " is not a readable array");
     std::string buffer(1 << 16, '\0');
     int count = 0;
     while ((count = unzReadCurrentFile(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {

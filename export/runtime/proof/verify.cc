@@ -64,7 +64,11 @@ class TimeLimit {
 class Proof {
  public:
   Proof(const Bundle& bundle, Report& report, const TimeLimit& limit)
-      : bundle_(bundle), report_(report), limit_(limit), golden_(bundle.folder / bundle.manifest.golden), runner_(bundle, golden_) {}
+      : bundle_(bundle),
+        report_(report),
+        limit_(limit),
+        golden_(bundle.folder / bundle.manifest.golden),
+        runner_(bundle, golden_) {}
 
   void CheckAll() {
     CheckDeclared(bundle_, golden_, report_);
@@ -96,9 +100,8 @@ class Proof {
     for (const Group& group : Groups(info)) {
       for (const size_t place : group.outputs) most[place] = NumbersOfCall(lengths.size(), group.outputs.size());
     }
-    CheckLengths("encoder", "encoder/one call", info, Groups(info), lengths, [&](const Case& text, int64_t length) {
-      return runner_.EncodeInOneCall(text, length, most);
-    });
+    CheckLengths("encoder", "encoder/one call", info, Groups(info), lengths,
+                 [&](const Case& text, int64_t length) { return runner_.EncodeInOneCall(text, length, most); });
   }
 
   // Calls `check` with each pair of a batch size and a case.
@@ -232,8 +235,8 @@ class Proof {
   }
 
   // Makes one check for each group of outputs of a cell: a case, read `batch` rows at a time.
-  void CheckCell(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some, int64_t batch,
-                 const std::function<std::vector<Numbers>(const Ids&)>& read) {
+  void CheckCell(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some,
+                 int64_t batch, const std::function<std::vector<Numbers>(const Ids&)>& read) {
     CheckValues(kind, cell, info, some.name, [&] {
       std::vector<std::vector<Numbers>> parts(info.outputs.size());
       for (const Ids& rows : Batches(some.rows(), batch)) {

@@ -40,7 +40,8 @@ class Search {
   bool done() const {
     if (static_cast<int64_t>(finished_.size()) < options_.beams) return false;
     const double going = *std::max_element(scores_.begin(), scores_.end()) / Length(tokens_[0].size());
-    return std::any_of(finished_.begin(), finished_.end(), [&](const Hypothesis& found) { return going <= found.score; });
+    return std::any_of(finished_.begin(), finished_.end(),
+                       [&](const Hypothesis& found) { return going <= found.score; });
   }
 
   // Extends the beams by one token, from the logits (K, V) at `first_row`.
@@ -166,9 +167,8 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const std::vec
   for (Search& search : searches) going.push_back(&search);
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
     const bool last = step + 1 == options.max_new_tokens;
-    InParallel(going.size(), decoder.bundle().options.threads, [&](size_t place) {
-      going[place]->Extend(logits, static_cast<int64_t>(place) * options.beams, last);
-    });
+    InParallel(going.size(), decoder.bundle().options.threads,
+               [&](size_t place) { going[place]->Extend(logits, static_cast<int64_t>(place) * options.beams, last); });
     rows.clear();
     Ids tokens;
     std::vector<Search*> rest;

@@ -186,7 +186,8 @@ void Decoder::TakeSources(const std::vector<int64_t>& rows) {
   const std::vector<int64_t> dims = Dims(state_[entry]);
   const int64_t before = dims.empty() ? 0 : dims[0];
   if (before < 1 || rows_ % before != 0) {
-    Refuse(StatusCode::kDamagedBundle, "state entry ", bundle_.manifest.state[entry].name, " has ", before, " rows, for ", rows_, " of the batch");
+    Refuse(StatusCode::kDamagedBundle, "state entry ", bundle_.manifest.state[entry].name, " has ", before,
+           " rows, for ", rows_, " of the batch");
   }
   const int64_t each = rows_ / before;
   auto beams = static_cast<int64_t>(rows.size());
@@ -194,7 +195,8 @@ void Decoder::TakeSources(const std::vector<int64_t>& rows) {
     if (rows[place] / each != rows[place - 1] / each) beams = std::gcd(beams, static_cast<int64_t>(place));
   }
   std::vector<int64_t> sources;
-  for (size_t place = 0; place < rows.size(); place += static_cast<size_t>(beams)) sources.push_back(rows[place] / each);
+  for (size_t place = 0; place < rows.size(); place += static_cast<size_t>(beams))
+    sources.push_back(rows[place] / each);
   Take(shared_, sources, before);
 }
 
@@ -211,7 +213,8 @@ void Decoder::Take(Part& part, const std::vector<int64_t>& rows, int64_t count) 
 
 const Value& Decoder::State(const std::string& name) const {
   const auto& state = bundle_.manifest.state;
-  const auto found = std::find_if(state.begin(), state.end(), [&](const StateInfo& entry) { return entry.name == name; });
+  const auto found =
+      std::find_if(state.begin(), state.end(), [&](const StateInfo& entry) { return entry.name == name; });
   return state_[static_cast<size_t>(found - state.begin())];
 }
 

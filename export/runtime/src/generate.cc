@@ -20,7 +20,8 @@ int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const
 
 bool IsId(std::string_view word) {
   constexpr size_t kMostDigits = 9;
-  return word.size() <= kMostDigits && std::all_of(word.begin(), word.end(), [](char c) { return '0' <= c && c <= '9'; });
+  return word.size() <= kMostDigits &&
+         std::all_of(word.begin(), word.end(), [](char c) { return '0' <= c && c <= '9'; });
 }
 
 // Reads ids that are separated by whitespace.
@@ -45,8 +46,9 @@ void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int
   if (!manifest.max_seq_len) return;
   // The model never reads the last new token.
   if (max_new_tokens - 1 > *manifest.max_seq_len - longest) {
-    Refuse("a prompt of ", longest, " tokens and ", max_new_tokens, " new ones need more positions than the model has, ",
-           *manifest.max_seq_len, "; shorten the prompt or ask for fewer tokens");
+    Refuse("a prompt of ", longest, " tokens and ", max_new_tokens,
+           " new ones need more positions than the model has, ", *manifest.max_seq_len,
+           "; shorten the prompt or ask for fewer tokens");
   }
 }
 

@@ -7,10 +7,9 @@ namespace seqlab {
 
 Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
              const std::string& target, const OpenOptions& options)
-    : info_(std::move(info)),
-      host_(MemoryOf("cpu")),
-      device_(MemoryOf(options.provider)) {
-  run_options_.SetRunLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);  // errors are thrown, and reported where they are caught
+    : info_(std::move(info)), host_(MemoryOf("cpu")), device_(MemoryOf(options.provider)) {
+  run_options_.SetRunLogSeverityLevel(
+      ORT_LOGGING_LEVEL_FATAL);  // errors are thrown, and reported where they are caught
   const std::filesystem::path path = folder / info_.file;
   CheckGraph(path, target);
   try {
@@ -55,9 +54,10 @@ void Runs::RunOnHost(const std::vector<Value>& inputs, std::vector<Value>& outpu
   std::vector<const OrtValue*> given;
   for (const Value& input : inputs) given.push_back(*input);
   std::vector<OrtValue*> made;
-  for (const Value& output : outputs) made.push_back(output == nullptr ? nullptr : const_cast<OrtValue*>(static_cast<const OrtValue*>(*output)));
-  Ort::ThrowOnError(Ort::GetApi().Run(graph_.session_, graph_.run_options_, input_names_.data(), given.data(), given.size(),
-                                      output_names_.data(), made.size(), made.data()));
+  for (const Value& output : outputs)
+    made.push_back(output == nullptr ? nullptr : const_cast<OrtValue*>(static_cast<const OrtValue*>(*output)));
+  Ort::ThrowOnError(Ort::GetApi().Run(graph_.session_, graph_.run_options_, input_names_.data(), given.data(),
+                                      given.size(), output_names_.data(), made.size(), made.data()));
   for (size_t place = 0; place < made.size(); ++place) {
     if (outputs[place] == nullptr) outputs[place] = std::make_shared<const Ort::Value>(made[place]);
   }

@@ -58,7 +58,7 @@ class Runs {
 
   const Graph& graph_;
   Ort::IoBinding binding_;
-  std::vector<Value> bound_;           // inputs of the last run
+  std::vector<Value> bound_;  // inputs of the last run
   std::vector<const char*> input_names_, output_names_;
   std::vector<int> places_of_inputs_;  // by output: the input that it may overwrite, or -1
 };

@@ -102,7 +102,8 @@ class Walk {
 
 // Reads an offset or a length, which are decimal.
 int64_t WholeNumber(std::string_view text) {
-  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string_view::npos) RefuseMessage();
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string_view::npos)
+    RefuseMessage();
   return std::stoll(std::string(text));
 }
 

@@ -1,7 +1,6 @@
 #include "json_fields.h"
 
 #include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 #include "error.h"
@@ -36,7 +35,8 @@ bool Field::Says(const std::string& name, const std::string& value) const {
   return value_.is_object() && value_.contains(name) && value_[name] == value;
 }
 
-void Field::MustHaveExactly(std::initializer_list<const char*> names, std::initializer_list<const char*> optional) const {
+void Field::MustHaveExactly(std::initializer_list<const char*> names,
+                            std::initializer_list<const char*> optional) const {
   if (!value_.is_object()) Refused("an object with " + Listed(names));
   std::vector<std::string> missing, unknown;
   for (const char* name : names) {
@@ -44,7 +44,9 @@ void Field::MustHaveExactly(std::initializer_list<const char*> names, std::initi
   }
   if (!missing.empty()) Refuse(place_, " lacks ", Listed(missing));
   for (const auto& item : value_.items()) {
-    const auto has = [&](const auto& known) { return std::find(known.begin(), known.end(), item.key()) != known.end(); };
+    const auto has = [&](const auto& known) {
+      return std::find(known.begin(), known.end(), item.key()) != known.end();
+    };
     if (!takes_unknown_ && !has(names) && !has(optional)) unknown.push_back(Shown(item.key()));
   }
   if (!unknown.empty()) Refuse(place_, " has ", Listed(unknown), ", which nothing here knows");
@@ -93,7 +95,8 @@ bool Field::Bool() const {
 int64_t Field::Int(int64_t least) const {
   // Larger sizes are implausible on any machine.
   constexpr int64_t kMost = int64_t{1} << kMostNumberBits;
-  const bool fits = value_.is_number_unsigned() ? value_.get<uint64_t>() <= uint64_t{kMost} : value_.is_number_integer();
+  const bool fits =
+      value_.is_number_unsigned() ? value_.get<uint64_t>() <= uint64_t{kMost} : value_.is_number_integer();
   if (!fits || value_.get<int64_t>() < least) Refused(Join("a whole number from ", least, " to 2^", kMostNumberBits));
   return value_.get<int64_t>();
 }

@@ -32,7 +32,8 @@ class Field {
   Field OfNewerMinor() const { return Field(value_, place_, true); }
 
   // Throws unless it is an object with `names`, perhaps `optional`, and no other fields.
-  void MustHaveExactly(std::initializer_list<const char*> names, std::initializer_list<const char*> optional = {}) const;
+  void MustHaveExactly(std::initializer_list<const char*> names,
+                       std::initializer_list<const char*> optional = {}) const;
 
   // A field of an object; throws if it does not exist.
   Field operator[](const std::string& name) const;

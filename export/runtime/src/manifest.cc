@@ -28,10 +28,10 @@ size_t IndexOf(const Field& field, const Named (&accepted)[N]) {
 #define SEQLAB_NAME(name, ...) #name,
 #define SEQLAB_READ(name, rule, ...) Read(field[#name], rule, value.name);
 #define SEQLAB_TENSOR_AND_STATE_FIELDS(FIELD) SEQLAB_TENSOR_FIELDS(FIELD) SEQLAB_STATE_FIELDS(FIELD)
-#define SEQLAB_OBJECT(Type, FIELDS, ...) \
+#define SEQLAB_OBJECT(Type, FIELDS, ...)                       \
   static void Read(const Field& field, int64_t, Type& value) { \
     field.MustHaveExactly({FIELDS(SEQLAB_NAME)}, __VA_ARGS__); \
-    FIELDS(SEQLAB_READ) \
+    FIELDS(SEQLAB_READ)                                        \
   }
 
 // Reads a value of each type of field. The rule is the least value of a count, or the accepted names.
@@ -184,7 +184,8 @@ std::map<std::string, std::string> FindWrongSizes(const std::filesystem::path& f
   }
   if (total > kMostBytes) {
     for (const auto& size : sizes) {
-      wrong.try_emplace(size.first, Join("all files but the weights have ", total, " bytes, at most ", kMostBytes, " are accepted"));
+      wrong.try_emplace(
+          size.first, Join("all files but the weights have ", total, " bytes, at most ", kMostBytes, " are accepted"));
     }
   }
   if (weights > needed) wrong[kWeightsName] = Join("it has ", weights, " bytes, the graphs name ", needed);
@@ -207,7 +208,8 @@ std::vector<const GraphInfo*> Manifest::Graphs() const {
 }
 
 double Manifest::StateBytes() const {
-  const std::map<std::string, double> sizes = {{"B", 1.0}, {"N", 1.0}, {"C", static_cast<double>(max_seq_len.value_or(0))}};
+  const std::map<std::string, double> sizes = {
+      {"B", 1.0}, {"N", 1.0}, {"C", static_cast<double>(max_seq_len.value_or(0))}};
   double bytes = 0.0;
   for (const StateInfo& entry : state) {
     double size = 8.0;
@@ -245,7 +247,8 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
     Refuse(StatusCode::kDamagedBundle, path.string(), ": ", elsewhere);
   }
   if (const uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMostGraphBytes) {
-    Refuse(StatusCode::kDamagedBundle, path.string(), " has ", size, " bytes, a manifest has at most ", kMostGraphBytes);
+    Refuse(StatusCode::kDamagedBundle, path.string(), " has ", size, " bytes, a manifest has at most ",
+           kMostGraphBytes);
   }
   try {
     return ParseManifest(ReadFile(path));

@@ -45,10 +45,9 @@ Result<Array> Model::Run(const Batch& batch) const {
     CheckPadding(rows);
     Value logits;
     if (bundle_->encoder != nullptr) {
-      const Value inputs =
-          features ? FloatTensor(info.inputs[0].dtype, {rows.rows, rows.length, static_cast<int64_t>(width)},
-                                 batch.features)
-                   : rows.Tokens();
+      const Value inputs = features ? FloatTensor(info.inputs[0].dtype,
+                                                  {rows.rows, rows.length, static_cast<int64_t>(width)}, batch.features)
+                                    : rows.Tokens();
       logits = bundle_->Encode(inputs, rows.Mask())[0];
     } else {
       Decoder decoder(*bundle_);
@@ -137,8 +136,8 @@ Result<std::vector<std::vector<Translation>>> Session::Translate(const std::vect
     prompt.insert(prompt.end(), forced.begin(), forced.end());
     const Rows rows = Padded(sources, "text", false);
     impl_->decoder().ReadSource(rows.Tokens(), rows.Mask());
-    const BeamOptions search = {options.beams, most - written, options.length_penalty,
-                                options.repetition, impl_->bundle->manifest.stop_ids};
+    const BeamOptions search = {options.beams, most - written, options.length_penalty, options.repetition,
+                                impl_->bundle->manifest.stop_ids};
     std::vector<std::vector<Translation>> translations;
     for (auto& found : seqlab::BeamSearch(impl_->decoder(), std::vector<Ids>(texts.size(), prompt), search)) {
       translations.emplace_back();
@@ -173,7 +172,7 @@ Result<Classes> Session::Classify(std::string_view text) {
     }
     const auto num_classes = static_cast<int64_t>(bundle.manifest.labels.size());
     CheckDims(logits, !classes.words.empty() ? std::vector<int64_t>{1, rows.length, num_classes}
-                                              : std::vector<int64_t>{1, num_classes});
+                                             : std::vector<int64_t>{1, num_classes});
     classes.probabilities = Doubles(logits);
     for (auto row = classes.probabilities.begin(); row != classes.probabilities.end(); row += num_classes) {
       const double largest = *std::max_element(row, row + num_classes);

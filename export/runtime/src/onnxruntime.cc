@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 // The first version of the API that has all that this runtime calls.
 constexpr int kOldestApi = 16;
 // Ordered so that each library comes after those that it needs.
-constexpr const char* kCudaLibraries[] = {"cudart", "nvJitLink", "nvrtc", "cublasLt", "cublas", "curand", "cufft", "cudnn"};
+constexpr const char* kCudaLibraries[] = {"cudart", "nvJitLink", "nvrtc", "cublasLt",
+                                          "cublas", "curand",    "cufft", "cudnn"};
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);

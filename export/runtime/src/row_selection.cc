@@ -58,7 +58,8 @@ std::vector<Value> RowSelection::Take(const std::vector<Value>& tensors, const s
   }
   session_.Run(Ort::RunOptions(), binding);
   std::vector<Value> taken;
-  for (Ort::Value& value : binding.GetOutputValues()) taken.push_back(std::make_shared<const Ort::Value>(std::move(value)));
+  for (Ort::Value& value : binding.GetOutputValues())
+    taken.push_back(std::make_shared<const Ort::Value>(std::move(value)));
   return taken;
 }
 

@@ -25,7 +25,8 @@ size_t Largest(const Number* values, size_t count) {
 }
 
 void CheckLargest(double logit) {
-  if (!std::isfinite(logit)) Refuse(StatusCode::kInternal, "cannot choose a token: the model's largest logit is ", logit);
+  if (!std::isfinite(logit))
+    Refuse(StatusCode::kInternal, "cannot choose a token: the model's largest logit is ", logit);
 }
 
 // Returns the tokens that followed earlier occurrences of the last n - 1 tokens.

@@ -1,10 +1,11 @@
-#include "sampling.h"
-
 #include <cmath>
+
+#include "sampling.h"
 
 // glibc has a vectorised exp (libmvec), which GCC calls if the function is declared so. The clone is chosen before
 // ThreadSanitizer has started, which then crashes.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_THREAD__)
 extern "C" __attribute__((simd("notinbranch"))) double exp(double) noexcept;
 #define SEQLAB_EACH_PROCESSOR __attribute__((target_clones("default", "avx2", "avx512f")))
 #else

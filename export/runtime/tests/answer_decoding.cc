@@ -26,7 +26,10 @@ json Numbers(const seqlab::Result<seqlab::Array>& array) {
 }
 
 json AnswerBatch(const seqlab::Model& model, const json& question) {
-  return Numbers(model.Run({question.at("rows"), question.at("length"), question.at("tokens").get<seqlab::Ids>(), {},
+  return Numbers(model.Run({question.at("rows"),
+                            question.at("length"),
+                            question.at("tokens").get<seqlab::Ids>(),
+                            {},
                             question.at("pad_mask").get<std::vector<uint8_t>>()}));
 }
 

@@ -17,8 +17,8 @@ std::string Graph(const std::string& file, const std::string& time) {
   return R"({"file": ")" + file + R"(", "inputs": [{"name": "tokens", "dtype": "int64", "dims": ["B", )" + time +
          R"(]}, {"name": "pad_mask", "dtype": "bool", "dims": ["B", )" + time +
          R"(]}, {"name": "state_h", "dtype": "float32", "dims": ["B", 8]}],
-            "outputs": [{"name": "logits", "dtype": "float32", "dims": ["B", )" + time +
-         R"(, 11]}, {"name": "new_state_h", "dtype": "float32", "dims": ["B", 8]}]})";
+            "outputs": [{"name": "logits", "dtype": "float32", "dims": ["B", )" +
+         time + R"(, 11]}, {"name": "new_state_h", "dtype": "float32", "dims": ["B", 8]}]})";
 }
 
 // Makes a manifest, with one field a line.
@@ -47,8 +47,8 @@ std::string Whole() {
 "golden": "golden.npz",
 "state": [{"name": "h", "dtype": "float32", "dims": ["B", 8], "initial": 0.5}],
 "provenance": {"run_id": "", "commit": "", "seqlab": "", "torch": "", "onnxruntime": ""},
-"model": )" + Graph("model.onnx", R"("T")") +
-         ",\n\"step\": " + Graph("step.onnx", "1") + ",\n\"files\": {" + files + "}\n}";
+"model": )" +
+         Graph("model.onnx", R"("T")") + ",\n\"step\": " + Graph("step.onnx", "1") + ",\n\"files\": {" + files + "}\n}";
 }
 
 // Makes a manifest in which the first `from` is replaced.
@@ -206,8 +206,7 @@ TEST_F(Sizes, AllFilesButTheWeightsHaveAGibibyteAtMost) {
   for (const char* name : {"model.onnx", "step.onnx"}) Write(name, 0);
   const uintmax_t most = uintmax_t{1} << 30;
   Write("golden.npz", most + 1);
-  EXPECT_EQ(Found()["golden.npz"],
-            "all files but the weights have 1073741825 bytes, at most 1073741824 are accepted");
+  EXPECT_EQ(Found()["golden.npz"], "all files but the weights have 1073741825 bytes, at most 1073741824 are accepted");
 }
 
 TEST_F(Sizes, AManifestHas32MiBAtMost) {

@@ -32,8 +32,12 @@ TEST(ByteTokenizer, TakesAnyBytes) {
 
 TEST(CharTokenizer, KnowsItsAlphabet) {
   const auto tokenizer = MakeCharTokenizer("ab\xC3\xA9");
-  EXPECT_EQ(tokenizer->Encode("\xC3\xA9" "bz"), (Ids{6, 5, 3}));
-  EXPECT_EQ(tokenizer->Decode({6, 5, 3, 0}), "\xC3\xA9" "b\xEF\xBF\xBD");
+  EXPECT_EQ(tokenizer->Encode("\xC3\xA9"
+                              "bz"),
+            (Ids{6, 5, 3}));
+  EXPECT_EQ(tokenizer->Decode({6, 5, 3, 0}),
+            "\xC3\xA9"
+            "b\xEF\xBF\xBD");
   EXPECT_THROW(tokenizer->Encode("a\x80"), Refusal);
   EXPECT_THROW(tokenizer->Decode({7}), Refusal);
   EXPECT_THROW(tokenizer->Decode({-1}), Refusal);
@@ -57,7 +61,8 @@ TEST(Tokenizers, DescribedBadlyAreRefused) {
             "this tokenizer has 259 tokens, its description says 7");
   EXPECT_EQ(Refused(R"({"class": "CharTokenizer", "assets": {}, "vocab_size": 6, "alphabet": "aa"})"),
             "the tokenizer has \"a\" twice");
-  EXPECT_NE(Refused(R"({"class": "PretrainedTokenizer", "assets": {}, "vocab_size": 6})").find("the runtime has no tokenizer"),
+  EXPECT_NE(Refused(R"({"class": "PretrainedTokenizer", "assets": {}, "vocab_size": 6})")
+                .find("the runtime has no tokenizer"),
             std::string::npos);
   EXPECT_NE(Refused(R"({"class": "SubwordTokenizer", "assets": {"tokenizer.model": "00"}})", "x").find("is damaged"),
             std::string::npos);

@@ -34,7 +34,8 @@ TEST(Utf8, HoldsBackAnUnfinishedCharacter) {
 TEST(Utf8, NamesTheFirstInvalidByte) {
   EXPECT_NO_THROW(CheckUtf8(""));
   EXPECT_NO_THROW(CheckUtf8("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
-  for (const auto& [text, offset] : {std::pair{"\x80", 0}, {"ab\xFF", 2}, {"\xC3\xA9\xE2\x82", 2}, {"a\xED\xA0\x80", 1}}) {
+  for (const auto& [text, offset] :
+       {std::pair{"\x80", 0}, {"ab\xFF", 2}, {"\xC3\xA9\xE2\x82", 2}, {"a\xED\xA0\x80", 1}}) {
     try {
       CheckUtf8(text);
       FAIL() << text;
@@ -46,7 +47,10 @@ TEST(Utf8, NamesTheFirstInvalidByte) {
 
 TEST(Utf8, SplitsWordsAtUnicodeWhitespace) {
   using Views = std::vector<std::string_view>;
-  EXPECT_EQ(Words(" a\tb\xC2\xA0" "c\xE3\x80\x80\xE2\x80\x8B\n", false), (Views{"a", "b", "c", "\xE2\x80\x8B"}));
+  EXPECT_EQ(Words(" a\tb\xC2\xA0"
+                  "c\xE3\x80\x80\xE2\x80\x8B\n",
+                  false),
+            (Views{"a", "b", "c", "\xE2\x80\x8B"}));
   EXPECT_EQ(Words("a\n\nb", true), (Views{"a", "\n", "\n", "b"}));
   EXPECT_EQ(Words(" \n", false), Views{});
 }

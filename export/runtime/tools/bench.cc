@@ -115,18 +115,20 @@ double PeakMegabytes() {
 }
 
 json ToJson(const Times& times, const BenchOptions& options) {
-  json found = {{"batch", options.batch},
-                {"beams", options.beams},
-                {"prompt_tokens", options.prompt_tokens},
-                {"new_tokens", options.new_tokens},
-                {"runs", options.runs},
-                {"tokens_per_second", 1000.0 * static_cast<double>(options.batch * options.new_tokens) / Mean(times.runs)},
-                {"peak_memory_mb", PeakMegabytes()}};
+  json found = {
+      {"batch", options.batch},
+      {"beams", options.beams},
+      {"prompt_tokens", options.prompt_tokens},
+      {"new_tokens", options.new_tokens},
+      {"runs", options.runs},
+      {"tokens_per_second", 1000.0 * static_cast<double>(options.batch * options.new_tokens) / Mean(times.runs)},
+      {"peak_memory_mb", PeakMegabytes()}};
   if (times.later.empty()) return found;
   std::vector<double> sorted = times.later;
   std::sort(sorted.begin(), sorted.end());
   found["first_token_ms"] = Mean(times.first);
-  found["token_ms"] = {{"p50", Percentile(sorted, 50)}, {"p90", Percentile(sorted, 90)}, {"p99", Percentile(sorted, 99)}};
+  found["token_ms"] = {
+      {"p50", Percentile(sorted, 50)}, {"p90", Percentile(sorted, 90)}, {"p99", Percentile(sorted, 99)}};
   found["token_ms_by_position"] = json::array();
   for (const auto& [position, some] : times.by_position) {
     std::vector<double> part = some;
@@ -158,7 +160,8 @@ void Print(const json& found) {
 
 Result<int> RunBench(const Common& common, const BenchOptions& options) {
   if (options.prompt_tokens < 1 || options.new_tokens < 2 || options.runs < 1 || options.batch < 1) {
-    return Status(StatusCode::kInvalidArgument, "bench needs at least 1 prompt token, 2 new tokens, 1 run and a batch of 1");
+    return Status(StatusCode::kInvalidArgument,
+                  "bench needs at least 1 prompt token, 2 new tokens, 1 run and a batch of 1");
   }
   Result<Model> model = Model::Open(common.bundle, common.open);
   if (!model.ok()) return model.status();

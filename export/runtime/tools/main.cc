@@ -38,8 +38,7 @@ void AddSampling(CLI::App& verb, TextOptions& options) {
       throw CLI::ValidationError("--seed must be from 0 to 2^64 - 1, got " + text);
     }
   };
-  verb.add_option_function<std::string>("--seed", set_seed, "random seed")
-      ->default_str(std::to_string(sampling.seed));
+  verb.add_option_function<std::string>("--seed", set_seed, "random seed")->default_str(std::to_string(sampling.seed));
 }
 
 void AddRepetition(CLI::App& verb, seqlab::Repetition& repetition) {
@@ -107,8 +106,7 @@ int Main(int argc, char** argv) {
   translate.add_option("texts", text.texts, "source texts; without them, the lines of stdin");
   AddBeams(translate, text);
   AddRepetition(translate, text.translate.repetition);
-  CLI::App& classify = add("classify", "classify or tag each text",
-                           [&] { return RunClassify(common, text); });
+  CLI::App& classify = add("classify", "classify or tag each text", [&] { return RunClassify(common, text); });
   classify.add_option("texts", text.texts, "texts; without them, the lines of stdin");
   CLI::App& verify = add("verify", "prove a bundle on this machine; exit code 1 if a check fails",
                          [&] { return RunVerify(common, seconds); });

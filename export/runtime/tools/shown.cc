@@ -79,7 +79,10 @@ bool ShownBuffer::Write(std::string_view text) const {
 }
 
 ShownForPeople::ShownForPeople()
-    : out_(std::cout.rdbuf()), err_(std::cerr.rdbuf()), plain_out_(std::cout.rdbuf(&out_)), plain_err_(std::cerr.rdbuf(&err_)) {
+    : out_(std::cout.rdbuf()),
+      err_(std::cerr.rdbuf()),
+      plain_out_(std::cout.rdbuf(&out_)),
+      plain_err_(std::cerr.rdbuf(&err_)) {
   as_written.rdbuf(plain_out_);
 }
 

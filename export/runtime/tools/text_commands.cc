@@ -1,10 +1,9 @@
-#include "commands.h"
-
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "commands.h"
 #include "error.h"
 #include "shown.h"
 #include "utf8.h"
@@ -98,7 +97,9 @@ Result<int> RunInfo(const Common& common) {
   if (!model.ok()) return model.status();
   const Info& info = model->info();
   const json facts = {{"bundle", info.folder},
-                      {"kind", info.reads_source ? "encoder-decoder" : info.decodes ? "decoder" : "encoder"},
+                      {"kind", info.reads_source ? "encoder-decoder"
+                               : info.decodes    ? "decoder"
+                                                 : "encoder"},
                       {"precision", info.precision},
                       {"vocab_size", OrNull(info.vocab_size)},
                       {"max_seq_len", OrNull(info.max_seq_len)},
@@ -117,7 +118,8 @@ Result<int> RunInfo(const Common& common) {
     return 0;
   }
   for (const auto& [name, value] : facts.items()) {
-    if (!value.is_null()) std::cout << name << ": " << (value.is_string() ? value.get<std::string>() : Dumped(value)) << "\n";
+    if (!value.is_null())
+      std::cout << name << ": " << (value.is_string() ? value.get<std::string>() : Dumped(value)) << "\n";
   }
   return 0;
 }
@@ -128,9 +130,7 @@ Result<int> RunGenerate(const Common& common, const TextOptions& options) {
   const std::string given = options.prompt.value_or("-");
   const std::string prompt = given == "-" ? StandardInput().Whole() : given;
   Session session(*model);
-  const auto show = [&](std::string_view piece) {
-    return common.json || bool(ForPrograms() << piece << std::flush);
-  };
+  const auto show = [&](std::string_view piece) { return common.json || bool(ForPrograms() << piece << std::flush); };
   const Result<std::string> text = session.Write(prompt, options.generate, show);
   // `main` reports that stdout cannot be written.
   if (text.status().code() == StatusCode::kCancelled) return 0;

@@ -56,9 +56,11 @@ json ToJson(const Report& report) {
 
 // Prints one line for each kind of check, with the check that is nearest to its limit.
 void PrintSummary(const Report& report) {
-  std::cout << "Parity of " << report.precision << " with float64: onnxruntime " << report.onnxruntime << ", " << report.provider << "\n";
+  std::cout << "Parity of " << report.precision << " with float64: onnxruntime " << report.onnxruntime << ", "
+            << report.provider << "\n";
   for (auto first = report.checks.begin(); first != report.checks.end();) {
-    const auto last = std::find_if(first, report.checks.end(), [&](const Check& some) { return some.kind != first->kind; });
+    const auto last =
+        std::find_if(first, report.checks.end(), [&](const Check& some) { return some.kind != first->kind; });
     int failed = 0;
     double nearest = 0.0, largest = 0.0;
     for (auto check = first; check != last; ++check) {
