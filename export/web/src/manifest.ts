@@ -100,8 +100,9 @@ function read(field: Field, kind: object): unknown {
   const [[name, argument]] = Object.entries(kind as Record<string, unknown>);
   if (name === "nullable") return field.isNull ? null : read(field, argument as object);
   if (name === "list") return field.items().map((item) => read(item, argument as object));
-  if (name === "map")
-    {return Object.fromEntries(field.members().map(([key, item]) => [key, read(item, argument as object)]));}
+  if (name === "map") {
+    return Object.fromEntries(field.members().map(([key, item]) => [key, read(item, argument as object)]));
+  }
   if (name === "text") return field.string();
   if (name === "count") return field.int(argument as number);
   if (name === "number") return field.real();
