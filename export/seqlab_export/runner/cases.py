@@ -188,7 +188,7 @@ def select_outputs(found: Arrays, info: GraphInfo, pad_mask: NDArray[np.bool_], 
 
 def numbers_of_call(num_lengths: int, num_outputs: int = 1) -> int:
     """Maximum number of values compared in each part of an output, for texts of `num_lengths` lengths."""
-    return max(MOST_NUMBERS // (PROOF["call_parts"] * num_lengths * num_outputs), PROOF["call_numbers"])
+    return int(max(MOST_NUMBERS // (PROOF["call_parts"] * num_lengths * num_outputs), PROOF["call_numbers"]))
 
 
 def select(
@@ -211,7 +211,7 @@ def select(
     if row.size <= most:
         return row
     # Multiples of the golden ratio modulo 1 leave no large gaps and, unlike equal steps, favour no column.
-    place = np.arange(most) * PROOF["golden_ratio"] % 1.0
+    place = np.arange(most) * float(PROOF["golden_ratio"]) % 1.0
     return row[(place * row.size).astype(np.int64)]
 
 
@@ -236,4 +236,4 @@ def limit(torch_rms: float, precision: str = "fp32") -> float:
     than twice PyTorch's. Quantised models compute in fp32 between integer products, and bf16 models throughout.
     """
     eps = 2.0 ** -PROOF["epsilon_bits"]["fp16" if precision == "fp16" else "fp32"]
-    return max(PROOF["torch_errors"] * torch_rms, PROOF["epsilons"] * eps)
+    return float(max(PROOF["torch_errors"] * torch_rms, PROOF["epsilons"] * eps))
