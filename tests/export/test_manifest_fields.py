@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from types import GenericAlias
 from typing import Any, get_type_hints
 
 import pytest
@@ -24,9 +25,9 @@ def type_of(kind: Mapping[str, Any]) -> Any:
     if name == "nullable":
         return type_of(argument) | None
     if name == "list":
-        return tuple[type_of(argument), ...]
+        return GenericAlias(tuple, (type_of(argument), ...))
     if name == "map":
-        return dict[str, type_of(argument)]
+        return GenericAlias(dict, (str, type_of(argument)))
     plain: dict[str, Any] = {"count": int, "number": float, "dim": str | int}
     return CLASSES.get(name) or plain.get(name, str)
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 
 #include "error.h"
@@ -12,9 +11,7 @@
 namespace seqlab {
 namespace {
 
-// Of each output at least so many numbers are compared, where it has them.
-constexpr size_t kLeastNumbers = 256;
-constexpr double kGoldenRatio = 0.6180339887498949;
+using namespace proof;
 
 int64_t Product(const std::vector<int64_t>& dims, size_t first, size_t last) {
   return std::accumulate(dims.begin() + static_cast<int64_t>(first), dims.begin() + static_cast<int64_t>(last),
@@ -97,11 +94,11 @@ size_t MostNumbers(const GraphInfo& info, size_t output) {
   for (const Group& group : Groups(info)) {
     if (std::count(group.outputs.begin(), group.outputs.end(), output) > 0) together = group.outputs.size();
   }
-  return std::max(kMostNumbers / together, kLeastNumbers);
+  return std::max<size_t>(kMostNumbers / together, kLeastNumbers);
 }
 
 size_t NumbersOfCall(size_t num_lengths, size_t num_outputs) {
-  return std::max<size_t>(kMostNumbers / (3 * num_lengths * num_outputs), 16);
+  return std::max<size_t>(kMostNumbers / (kCallParts * num_lengths * num_outputs), kCallNumbers);
 }
 
 std::vector<double> Spread(const Value& tensor, Span places, size_t most) {
@@ -159,8 +156,9 @@ void AddErrors(const std::vector<double>& actual, const std::vector<double>& exp
 }
 
 double Limit(double torch_error, const std::string& precision) {
-  const double eps = precision == "fp16" ? std::ldexp(1.0, -10) : std::numeric_limits<float>::epsilon();
-  return std::isnan(torch_error) ? torch_error : std::max(2 * torch_error, 4 * eps);
+  const int64_t bits = ValueOf(kEpsilonBits, precision == "fp16" ? "fp16" : "fp32");
+  const double eps = std::ldexp(1.0, -static_cast<int>(bits));
+  return std::isnan(torch_error) ? torch_error : std::max(kTorchErrors * torch_error, kEpsilons * eps);
 }
 
 Check Judged(const std::string& kind, const std::string& subject, const std::vector<double>& errors, double torch_error,

@@ -41,7 +41,7 @@ std::vector<std::vector<double>> CaseRunner::DecodeLong(const Case& some) {
     const Graph& graph = call.size() == 1 ? *bundle_.step : *bundle_.model;
     const Numbers found = Read(decoder, graph, some, tokens, rows, call);
     const Case part{"", call.size(), some.Mask(rows, call)};
-    const std::vector<double> taken = Selected(found, info.outputs[0], part, kMostNumbers / calls.size());
+    const std::vector<double> taken = Selected(found, info.outputs[0], part, proof::kMostNumbers / calls.size());
     logits.insert(logits.end(), taken.begin(), taken.end());
   }
   std::vector<std::vector<double>> selected;

@@ -1,6 +1,7 @@
 #include "cases.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -10,16 +11,20 @@
 namespace seqlab {
 namespace {
 
-// Positions that are read, where the model reads as many.
-constexpr int64_t kLongest = 1024;
-// Of each position of an encoder's outputs so many are compared at least.
-constexpr int64_t kEncoderNumbers = 400;
+using namespace proof;
 
 int64_t TracedLength(std::optional<int64_t> longest) {
-  return longest ? std::min<int64_t>(std::max<int64_t>(*longest / 4, 2), 16) : 16;
+  return longest ? std::min(std::max(*longest / kTracedParts, kTracedLeast), kTracedMost) : kTracedMost;
 }
 
-// The numbers of a position, or so many as are enough.
+// The lengths of `Cases` for a model that reads any length.
+std::set<int64_t> CaseLengths(std::optional<int64_t> longest) {
+  std::set<int64_t> lengths;
+  for (const auto& [factor, more] : kCaseLengths) lengths.insert(factor * TracedLength(longest) + more);
+  return lengths;
+}
+
+// The number of values of a position, at most `kEncoderNumbers`.
 int64_t FixedSize(const TensorInfo& info) {
   int64_t size = 1;
   for (const Dim& dim : info.dims) {
@@ -41,18 +46,18 @@ std::vector<uint8_t> Case::Mask(const Ids& from_rows, Span positions) const {
 }
 
 std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t least) {
-  const int64_t traced = TracedLength(longest);
   std::vector<Case> cases;
-  for (const int64_t length : std::set<int64_t>{1, 2, traced, traced + 1, 4 * traced}) {
+  for (const int64_t length : CaseLengths(longest)) {
     if (longest && length > *longest) continue;
     const std::string name = Join("length ", length);
     cases.push_back({name, length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)});
     if (length == 1) continue;
-    const int64_t half = length / 2;
-    const Span spans[] = {{half, length}, {0, half}, {0, least}, {length - 1, length}, {0, length}};
+    const std::map<std::string, int64_t> bounds = {
+        {"begin", 0}, {"half", length / 2}, {"least", least}, {"last", length - 1}, {"end", length}};
     Case padded{name + ", padded", length, {}};
     for (int64_t row = 0; row < rows; ++row) {
-      const auto [first, end] = spans[row % 5];
+      const auto& [from, to] = kSpans[static_cast<size_t>(row) % std::size(kSpans)];
+      const int64_t first = bounds.at(from), end = bounds.at(to);
       for (int64_t place = 0; place < length; ++place) padded.mask.push_back(first <= place && place < end);
     }
     cases.push_back(std::move(padded));
@@ -62,16 +67,19 @@ std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t le
 
 std::vector<Case> LongCases(std::optional<int64_t> longest) {
   const int64_t length = std::min(longest.value_or(kLongest), kLongest);
-  if (length <= 4 * TracedLength(longest)) return {};
+  if (length <= *CaseLengths(longest).rbegin()) return {};
   Case some{Join("length ", length), length, std::vector<uint8_t>(static_cast<size_t>(2 * length), 1)};
-  std::fill_n(some.mask.begin() + length, length / 3, uint8_t{0});
+  std::fill_n(some.mask.begin() + length, length / kLongPads, uint8_t{0});
   return {some};
 }
 
 std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t first_call) {
   const int64_t end = std::min(longest.value_or(kLongest), kLongest);
-  std::set<int64_t> around = {end - 1, end};
-  for (int64_t power = 16; power <= 2 * end; power *= 2) around.insert({power - 1, power, power + 1});
+  std::set<int64_t> around;
+  for (const int64_t offset : kAroundLongest) around.insert(end + offset);
+  for (int64_t power = kFirstPower; power <= 2 * end; power *= 2) {
+    for (const int64_t offset : kAroundPowers) around.insert(power + offset);
+  }
   std::vector<int64_t> lengths;
   for (const int64_t length : around) {
     if (std::max<int64_t>(first_call, 1) <= length && length <= end) lengths.push_back(length);
@@ -115,7 +123,7 @@ std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> lon
   for (const TensorInfo& output : info.outputs) {
     if (IsJudged(output) && output.IsFloat()) numbers = std::min(numbers, FixedSize(output));
   }
-  const int64_t rows = kCaseRows * ((kEncoderNumbers + kCaseRows * numbers - 1) / (kCaseRows * numbers));
+  const int64_t rows = kRows * ((kEncoderNumbers + kRows * numbers - 1) / (kRows * numbers));
   std::vector<Case> cases = Cases(longest, rows, info.inputs[0].name == "source" ? 1 : 0);
   for (Case& some : cases) some.name = "encoder/" + some.name;
   return cases;
@@ -123,10 +131,7 @@ std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> lon
 
 std::vector<Span> Calls(const std::string& form, const Case& some, int64_t first_call) {
   const int64_t length = some.length;
-  const int64_t width = form == "prefill"  ? length
-                        : form == "chunks" ? std::max<int64_t>(length / 2, 1)
-                        : form == "long"   ? std::max<int64_t>(length / 8, 4)
-                                           : 1;
+  const int64_t width = std::max(length / ValueOf(kFormParts, form), ValueOf(kFormLeast, form));
   int64_t first = width;
   for (int64_t row = 0; first_call > 1 && row < some.rows(); ++row) {
     const auto begin = some.mask.begin() + row * length;
@@ -139,8 +144,8 @@ std::vector<Span> Calls(const std::string& form, const Case& some, int64_t first
   for (int64_t end = first; end < length; end += width) bounds.insert(end);
   if (form == "long") {
     for (const int64_t end : std::set<int64_t>(std::next(bounds.begin(), 2), bounds.end())) {
-      for (const int64_t place : {end - 1, end - 2}) {
-        if (place > first) bounds.insert(place);
+      for (const int64_t back : kStepsInLong) {
+        if (end - back > first) bounds.insert(end - back);
       }
     }
   }

@@ -1,73 +1,74 @@
-// Which texts a bundle is proven on, and in which calls it reads them: seqlab_export.runner.cases, case for case.
+// The inputs of the proof, and the calls in which they are read: the same cases as seqlab_export.runner.cases, which
+// explains the constants of the table.
 //
 // R rows, T positions.
 #ifndef SEQLAB_CASES_H_
 #define SEQLAB_CASES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "manifest.h"
+#include "proof_constants.h"
 #include "seqlab/runtime.h"
 
 namespace seqlab {
 
-// Rows of each case of a decoder, and at least so many of an encoder, read in batches of every size.
-inline constexpr int64_t kCaseRows = 10;
-// Batches in which every case is read.
-inline constexpr int64_t kBatchSizes[] = {1, 2, 9};
-// Batches in which `CaseOfMoreBatches` is read; where one has more rows than the case, its rows come again.
-inline constexpr int64_t kMoreBatchSizes[] = {3, 4, 5, 8, 10, 16, 33};
+// The value of a name in a table that has it.
+template <size_t N>
+int64_t ValueOf(const std::pair<const char*, int64_t> (&table)[N], const std::string& name) {
+  return std::find_if(table, table + N, [&](const auto& named) { return name == named.first; })->second;
+}
 
-// Rows or positions that follow each other: from `first`, before `end`.
+// The range of rows or positions from `first` up to, not including, `end`.
 struct Span {
   int64_t first = 0, end = 0;
 
   int64_t size() const { return end - first; }
 };
 
-// A length and which of it is real, (R, T).
+// A length, and the mask of real positions, (R, T).
 struct Case {
   std::string name;
   int64_t length = 0;
   std::vector<uint8_t> mask;
 
   int64_t rows() const { return static_cast<int64_t>(mask.size()) / length; }
-  // The mask of some rows and positions.
+  // The mask at some rows and positions.
   std::vector<uint8_t> Mask(const Ids& from_rows, Span positions) const;
 };
 
-// Lengths 1, 2, as traced, one more and four times it, as far as the model reads; each unpadded and padded: left, right,
-// all but `least` tokens, all but the last one, and not at all, in turns.
-std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows = kCaseRows, int64_t least = 0);
+// Cases of each length, up to the maximum of the model, unpadded and padded. Padded rows alternate between padding on
+// the left, on the right, all but `least` tokens, all but the last token, and no padding.
+std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows = proof::kRows, int64_t least = 0);
 
-// A text of up to 1,024 positions, where that is longer than `Cases`: a row without pads, one with a third on its left.
+// Two texts of the maximum length, if that is longer than `Cases`; one has pads on its left.
 std::vector<Case> LongCases(std::optional<int64_t> longest);
 
-// Lengths of texts that are read in one call: around every power of two from 16 on, the longest, and one below it. Each
-// holds the first call of a prefix-causal model.
+// Lengths of texts that are read in one call: around powers of two and around the maximum. Each is at least the first
+// call of a prefix-causal model.
 std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t first_call = 1);
 
-// The last case that is no longer than one position over the length of the capture.
+// The last case whose length is at most the traced length plus one.
 const Case& CaseOfMoreBatches(const std::vector<Case>& cases, std::optional<int64_t> longest);
 
-// The rows of each batch of this size; in one of more than there are, they come again.
+// The rows of each batch of this size; rows repeat if the batch is larger than their number.
 std::vector<Ids> Batches(int64_t rows, int64_t size);
 
-// Where each row stands in `Batches` end to end: once, or more often, so that every place is looked at.
+// Positions of the rows in the concatenated `Batches`, a list per pass: a repeated row has several positions.
 std::vector<Ids> Passes(int64_t rows, int64_t size);
 
-// All of so many rows.
+// The indices of a number of rows.
 Ids AllRows(int64_t rows);
 
-// Those of an encoder. A source has a token at least. There are rows for 400 numbers of a position.
+// `Cases` of an encoder, with enough rows for `kEncoderNumbers` values at each position. A source has at least one token.
 std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest);
 
-// The positions of each call: one for all tokens ("prefill"), for each half ("chunks") or for each token ("step"), or for
-// each eighth, with one for each of its last two tokens ("long"). The first holds `first_call` real tokens of every row
-// that has as many.
+// The positions of each call in which a form reads a case; "long" ends each call but the first with single tokens. The
+// first call holds at least `first_call` real tokens of every row that has as many.
 std::vector<Span> Calls(const std::string& form, const Case& some, int64_t first_call);
 
 }  // namespace seqlab

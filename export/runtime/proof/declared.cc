@@ -8,6 +8,7 @@
 #include "error.h"
 #include "files.h"
 #include "json_fields.h"
+#include "proof_constants.h"
 
 namespace seqlab {
 namespace {
@@ -50,13 +51,14 @@ std::string DigestOf(const std::map<std::string, std::string>& files, const std:
   return Sha256OfText(lines);
 }
 
-// What is encoded: tokens from all over the vocabulary, and strings that not every tokenizer has tokens for.
+// The strings to encode: the text of tokens from the whole vocabulary, and strings that some tokenizers cannot encode.
 std::vector<std::string> StringsFor(const Tokenizer& tokenizer) {
-  constexpr int64_t kMostIds = 512;
   const int64_t size = tokenizer.vocab_size();
   Ids ids;
-  for (int64_t id = 0; id < size; id += std::max<int64_t>(size / kMostIds, 1)) ids.push_back(id);
-  return {tokenizer.Decode(ids), u8"The cat sat, 12.5; na\u00efve \u00c6on.\n\t\u6771\u4eac \U0001F642", "the the  THE", "a b c d e"};
+  for (int64_t id = 0; id < size; id += std::max<int64_t>(size / proof::kMostIds, 1)) ids.push_back(id);
+  std::vector<std::string> strings(std::begin(proof::kStrings), std::end(proof::kStrings));
+  strings.insert(strings.begin(), tokenizer.Decode(ids));
+  return strings;
 }
 
 bool Holds(const Ids& ids, const NpyArray& array) {

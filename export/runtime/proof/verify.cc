@@ -104,10 +104,10 @@ class Proof {
   // Calls `check` with each batch size and a case that is read in it.
   static void ForEachCell(const std::vector<Case>& cases, std::optional<int64_t> longest,
                           const std::function<void(int64_t, const Case&)>& check) {
-    for (const int64_t batch : kBatchSizes) {
+    for (const int64_t batch : proof::kBatchSizes) {
       for (const Case& some : cases) check(batch, some);
     }
-    for (const int64_t batch : kMoreBatchSizes) check(batch, CaseOfMoreBatches(cases, longest));
+    for (const int64_t batch : proof::kMoreBatchSizes) check(batch, CaseOfMoreBatches(cases, longest));
   }
 
   void CheckDecoder(const std::string& form) {
@@ -223,7 +223,7 @@ class Proof {
           largest = std::max(largest, std::abs(ours[token] - reference[place]));
         }
         const double margin = reference[0] - reference[1];
-        check.ok = margin < 2 * largest;
+        check.ok = margin < proof::kMarginErrors * largest;
         check.note = Join("differs from token ", step, " on, where the float64 margin is ", Scientific(margin),
                           " and the largest logit error ", Scientific(largest));
       }
@@ -285,6 +285,8 @@ class Proof {
 bool Report::ok() const {
   return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.ok; });
 }
+
+static_assert(kProofSeconds == proof::kSeconds, "the public header has another time limit");
 
 Result<Report> Verify(const std::string& folder, const OpenOptions& options, double seconds) {
   return Guarded([&] {

@@ -8,42 +8,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_export.runner.manifest import GraphInfo, TensorInfo
+from seqlab_export.runner.tables import table
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
-ROWS = 10
+PROOF: dict[str, Any] = table("proof_constants")
+"""Constants of the proof, the same in all three runtimes."""
+
+ROWS: int = PROOF["rows"]
 """Number of rows of each decoder case, and minimum number for an encoder case; read in batches of every size."""
 
-NUMBERS = 400
+NUMBERS: int = PROOF["encoder_numbers"]
 """Minimum number of values compared at each position of an encoder's outputs: over the 20 values of ten rows with two
 classes, the RMS error is mostly chance."""
 
-MOST_NUMBERS = 4096
+MOST_NUMBERS: int = PROOF["most_numbers"]
 """Maximum number of values compared per group of outputs, so that golden files stay small."""
 
-LEAST_NUMBERS = 256
+LEAST_NUMBERS: int = PROOF["least_numbers"]
 """Minimum number of values compared per output, if it has as many."""
 
-LONGEST = 1024
+LONGEST: int = PROOF["longest"]
 """Maximum sequence length of a case, if the model supports it."""
 
-BATCH_SIZES = (1, 2, 9)
+BATCH_SIZES: tuple[int, ...] = tuple(PROOF["batch_sizes"])
 """Batch sizes in which every case is read."""
 
-MORE_BATCH_SIZES = (3, 4, 5, 8, 10, 16, 33)
+MORE_BATCH_SIZES: tuple[int, ...] = tuple(PROOF["more_batch_sizes"])
 """Batch sizes in which `case_of_more_batches` is read; a batch with more rows than the case repeats its rows."""
-
-_GOLDEN_RATIO = 0.6180339887498949
 
 
 def traced_len(longest: int | None) -> int:
-    """Sequence length for capturing a graph: at most 16, and a quarter of the maximum, to test four times that."""
-    return 16 if longest is None else min(max(longest // 4, 2), 16)
+    """Sequence length for capturing a graph: at most `traced_most`, and a part of the maximum, so that a case can be
+    several times longer."""
+    most: int = PROOF["traced_most"]
+    return most if longest is None else min(max(longest // PROOF["traced_parts"], PROOF["traced_least"]), most)
+
+
+def _case_lengths(longest: int | None) -> list[int]:
+    """Lengths of `cases`: each entry of the table is a multiple of the traced length, and a number of tokens more."""
+    return sorted({factor * traced_len(longest) + more for factor, more in PROOF["case_lengths"]})
 
 
 def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -52,15 +62,14 @@ def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[
     Each length comes unpadded and padded. Padded rows alternate between padding on the left, on the right, all but
     `least` tokens, all but the last token, and no padding.
     """
-    traced = traced_len(longest)
-    for length in sorted({1, 2, traced, traced + 1, 4 * traced}):
+    for length in _case_lengths(longest):
         if longest is not None and length > longest:
             continue
         yield f"length {length}", np.ones((rows, length), dtype=np.bool_)
         if length > 1:
-            place, half = np.arange(length), length // 2
-            spans = [(half, length), (0, half), (0, least), (length - 1, length), (0, length)]
-            masks = [(first <= place) & (place < end) for first, end in spans]
+            place = np.arange(length)
+            bounds = {"begin": 0, "half": length // 2, "least": least, "last": length - 1, "end": length}
+            masks = [(bounds[first] <= place) & (place < bounds[end]) for first, end in PROOF["spans"]]
             yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(rows)])
 
 
@@ -69,8 +78,9 @@ def long_cases(longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     length, and usually beyond training length and windows. One row is unpadded; the other has a third of left padding.
     """
     length = LONGEST if longest is None else min(longest, LONGEST)
-    if length > 4 * traced_len(longest):
-        yield f"length {length}", np.array([[True] * length, [place >= length // 3 for place in range(length)]])
+    if length > _case_lengths(longest)[-1]:
+        pads = length // PROOF["long_pads"]
+        yield f"length {length}", np.array([[True] * length, [place >= pads for place in range(length)]])
 
 
 def one_call_lengths(longest: int | None, first_call: int = 1) -> list[int]:
@@ -78,8 +88,9 @@ def one_call_lengths(longest: int | None, first_call: int = 1) -> list[int]:
     Each length is at least `first_call`.
     """
     end = LONGEST if longest is None else min(longest, LONGEST)
-    powers = (2**exponent for exponent in range(4, end.bit_length() + 1))
-    around = {end - 1, end, *(power + offset for power in powers for offset in (-1, 0, 1))}
+    powers = (2**exponent for exponent in range(PROOF["first_power"].bit_length() - 1, end.bit_length() + 1))
+    around = {power + offset for power in powers for offset in PROOF["around_powers"]}
+    around |= {end + offset for offset in PROOF["around_longest"]}
     return sorted(length for length in around if max(first_call, 1) <= length <= end)
 
 
@@ -118,13 +129,13 @@ def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice
     The first call holds at least `first_call` real tokens of every row that has as many.
     """
     length = pad_mask.shape[1]
-    width = {"prefill": length, "chunks": max(length // 2, 1), "step": 1, "long": max(length // 8, 4)}[form]
+    width = max(length // PROOF["form_parts"][form], PROOF["form_least"][form])
     real = pad_mask.cumsum(axis=1)
     missing = real < np.minimum(first_call, real[:, -1:])
     first = width if first_call == 1 else max(width, 1 + int(missing.sum(axis=1).max()))
     bounds = [0, *range(first, length, width), length]
     if form == "long":
-        singles = [end - back for end in bounds[2:] for back in (1, 2)]
+        singles = [end - back for end in bounds[2:] for back in PROOF["steps_in_long"]]
         bounds = sorted({*bounds, *(place for place in singles if place > first)})
     return [slice(start, end) for start, end in pairwise(bounds)]
 
@@ -177,7 +188,7 @@ def select_outputs(found: Arrays, info: GraphInfo, pad_mask: NDArray[np.bool_], 
 
 def numbers_of_call(num_lengths: int, num_outputs: int = 1) -> int:
     """Maximum number of values compared in each part of an output, for texts of `num_lengths` lengths."""
-    return max(MOST_NUMBERS // (3 * num_lengths * num_outputs), 16)
+    return int(max(MOST_NUMBERS // (PROOF["call_parts"] * num_lengths * num_outputs), PROOF["call_numbers"]))
 
 
 def select(
@@ -200,7 +211,7 @@ def select(
     if row.size <= most:
         return row
     # Multiples of the golden ratio modulo 1 leave no large gaps and, unlike equal steps, favour no column.
-    place = np.arange(most) * _GOLDEN_RATIO % 1.0
+    place = np.arange(most) * float(PROOF["golden_ratio"]) % 1.0
     return row[(place * row.size).astype(np.int64)]
 
 
@@ -224,5 +235,5 @@ def limit(torch_rms: float, precision: str = "fp32") -> float:
     The budget is twice PyTorch's error, but at least 4 eps: at small shapes a correct runtime's error is often more
     than twice PyTorch's. Quantised models compute in fp32 between integer products, and bf16 models throughout.
     """
-    eps = np.finfo(np.float16 if precision == "fp16" else np.float32).eps
-    return max(2 * torch_rms, 4 * float(eps))
+    eps = 2.0 ** -PROOF["epsilon_bits"]["fp16" if precision == "fp16" else "fp32"]
+    return float(max(PROOF["torch_errors"] * torch_rms, PROOF["epsilons"] * eps))

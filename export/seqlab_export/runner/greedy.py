@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab.decoding import Decoder, generate
+from seqlab_export.runner.cases import PROOF
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.inte
         best, second = their_logits[first, :2].astype(np.float64)
         largest = float(np.abs(our_logits[first].astype(np.float64) - their_logits[first]).max())
         found = f"the float64 margin is {best - second:.2e} and the largest logit error {largest:.2e}"
-        yield bool(best - second < 2 * largest), f"differs from token {first} on, where {found}"
+        yield bool(best - second < PROOF["margin_errors"] * largest), f"differs from token {first} on, where {found}"
 
 
 class _Recorder:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seqlab_export.runner.cases import (
     BATCH_SIZES,
     MORE_BATCH_SIZES,
+    PROOF,
     Arrays,
     batches,
     calls,
@@ -40,7 +41,7 @@ from seqlab_export.runner.greedy import GreedyTrace, judge, trace
 from seqlab_export.runner.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.runner.report import Check
 
-FORMS = ("prefill", "chunks", "step", "long")
+FORMS = tuple(PROOF["form_parts"])
 """Ways of dividing tokens into calls; see `cases.calls`."""
 
 

@@ -15,7 +15,9 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-PROOF_SECONDS = 3600.0
+from seqlab_export.runner.cases import PROOF
+
+PROOF_SECONDS = float(PROOF["seconds"])
 """Time limit of a verification, in seconds: an unverified graph might not terminate."""
 ENDING_SECONDS = 2.0
 """Grace period, in seconds, for the node that is running when the time limit is reached."""

@@ -1,7 +1,8 @@
 """Tables that the runtimes of all three languages share, as JSON beside this file. Standard library only.
 
 `manifest_fields.json` has the fields of a bundle's manifest, each of a kind that `manifest_kinds` explains, and the
-names and limits that it accepts. `operators.json` has the operators of each target.
+names and limits that it accepts. `proof_constants.json` has the constants of the proof, which `cases` explains.
+`operators.json` has the operators of each target.
 """
 
 from __future__ import annotations

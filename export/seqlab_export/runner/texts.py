@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from seqlab.decoding.text import prompt_tokens
 from seqlab_data.tokenizers import Tokenizer, load_tokenizer
-from seqlab_export.runner.cases import Arrays
+from seqlab_export.runner.cases import PROOF, Arrays
 from seqlab_export.runner.golden_file import array_of
 from seqlab_export.runner.manifest import BundleError, Manifest
 from seqlab_export.runner.report import Check
-
-_STRINGS = ("The cat sat, 12.5; naïve Æon.\n\t東京 🙂", "the the  THE", "a b c d e")
-_MOST_IDS = 512
 
 
 def describe(place: str, tokenizer: Tokenizer, files: Mapping[str, str]) -> dict[str, NDArray[np.generic]]:
@@ -29,15 +26,15 @@ def describe(place: str, tokenizer: Tokenizer, files: Mapping[str, str]) -> dict
     Args:
         files: sha256 of the bundle's files, by path.
     """
-    stride = max(tokenizer.vocab_size // _MOST_IDS, 1)
-    told = [tokenizer.decode(range(0, tokenizer.vocab_size, stride)), *_STRINGS]
+    stride = max(tokenizer.vocab_size // PROOF["most_ids"], 1)
+    strings = [tokenizer.decode(range(0, tokenizer.vocab_size, stride)), *PROOF["strings"]]
     arrays: dict[str, NDArray[np.generic]] = {
         f"{place}/class": np.array(type(tokenizer).__name__),
         f"{place}/files": digest_of_files(place, files),
         f"{place}/special": np.array([tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id], dtype=np.int32),
         f"{place}/sha256": _digest(tokenizer),
     }
-    for number, string in enumerate(told):
+    for number, string in enumerate(strings):
         try:
             ids = tokenizer.encode(string)
         except ValueError:

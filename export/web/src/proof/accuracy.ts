@@ -1,17 +1,13 @@
 // What of a runtime's outputs is compared, and what an error is: seqlab_export.runner.cases, number for number.
 
+import table from "../../../seqlab_export/runner/proof_constants.json";
+
 import { logSoftmax } from "../beam.js";
 import { refuse } from "../error.js";
 import { isFloat, type GraphInfo, type TensorInfo } from "../manifest.js";
 import { numbersOf, sizeOf, type Tensor } from "../tensors.js";
 import type { Case } from "./cases.js";
 import type { Check, Divergence } from "./report.js";
-
-/** Of outputs that are judged together, with more numbers, so many are compared. */
-export const MOST_NUMBERS = 4096;
-/** Of each output at least so many, where it has them. */
-const LEAST_NUMBERS = 256;
-const GOLDEN_RATIO = 0.6180339887498949;
 
 /** Outputs that are judged together. */
 export interface Group {
@@ -31,7 +27,7 @@ export function groupsOf(info: GraphInfo): Group[] {
 /** How many numbers of an output are compared at most. */
 export function mostNumbers(info: GraphInfo, output: TensorInfo): number {
   const together = groupsOf(info).find(({ outputs }) => outputs.includes(output))?.outputs.length ?? 1;
-  return Math.max(Math.floor(MOST_NUMBERS / together), LEAST_NUMBERS);
+  return Math.max(Math.floor(table.most_numbers / together), table.least_numbers);
 }
 
 /** What counts of an output, in one row: real positions, spread-out numbers. What is no float is compared whole. */
@@ -49,12 +45,12 @@ export function selected(tensor: Tensor, info: TensorInfo, some: Case, most: num
 export function spread(row: Float64Array, most: number): Float64Array {
   if (row.length <= most) return row;
   // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
-  return Float64Array.from({ length: most }, (_, place) => row[Math.floor(((place * GOLDEN_RATIO) % 1) * row.length)]);
+  return Float64Array.from({ length: most }, (_, place) => row[Math.floor(((place * table.golden_ratio) % 1) * row.length)]);
 }
 
 /** How many numbers of each part of an output are compared at most, of texts of so many lengths. */
 export function numbersOfCall(lengths: number, outputs = 1): number {
-  return Math.max(Math.floor(MOST_NUMBERS / (3 * lengths * outputs)), 16);
+  return Math.max(Math.floor(table.most_numbers / (table.call_parts * lengths * outputs)), table.call_numbers);
 }
 
 /** (B, outer, T, inner), of which the real positions come as (B x T, outer, inner). */
@@ -102,7 +98,8 @@ export function errorsOf(actual: Float64Array, expected: Float64Array, begin?: n
 
 /** What a runtime's RMS error may be, where PyTorch's own is `torch`. */
 export function limitOf(torch: number, precision: string): number {
-  return Math.max(2 * torch, 4 * (precision === "fp16" ? 2 ** -10 : 2 ** -23));
+  const epsilon = 2 ** -table.epsilon_bits[precision === "fp16" ? "fp16" : "fp32"];
+  return Math.max(table.torch_errors * torch, table.epsilons * epsilon);
 }
 
 /** Whether the RMS of relative errors is at most `limit`. */

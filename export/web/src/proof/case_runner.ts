@@ -2,12 +2,14 @@
 //
 // R rows, T positions, V vocabulary.
 
+import table from "../../../seqlab_export/runner/proof_constants.json";
+
 import type { Bundle, Rows } from "../bundle.js";
 import { Decoder } from "../decoder.js";
 import { refuse } from "../error.js";
 import type { TensorInfo } from "../manifest.js";
 import { filled, numbersOf, sizeOf, tensorOf, type Tensor } from "../tensors.js";
-import { MOST_NUMBERS, mostNumbers, selected, spread } from "./accuracy.js";
+import { mostNumbers, selected, spread } from "./accuracy.js";
 import { allRows, callsOf, encoderCases, partOf, type Case, type Form, type Span } from "./cases.js";
 import type { GoldenFile, NpyArray } from "./golden.js";
 
@@ -60,7 +62,7 @@ export class CaseRunner {
     const rows = allRows(some.rows), tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows), { info } = decoder.model;
     const calls = callsOf("long", some, this.bundle.manifest.firstCall);
-    const most = Math.floor(MOST_NUMBERS / calls.length);
+    const most = Math.floor(table.most_numbers / calls.length);
     const logits: number[] = [];
     for (const call of calls) {
       const found = await this.read(decoder, true, some, tokens, rows, call);

@@ -1,5 +1,7 @@
 // What a bundle's tokenizers make of strings, compared with what they made of them at export.
 
+import table from "../../../seqlab_export/runner/proof_constants.json";
+
 import type { Bundle } from "../bundle.js";
 import { SeqlabError } from "../error.js";
 import { Field } from "../fields.js";
@@ -7,9 +9,6 @@ import { hex, sha256, type Files } from "../files.js";
 import { loadTokenizer } from "../stored_tokenizer.js";
 import type { Tokenizer } from "../tokenizer.js";
 import type { GoldenFile } from "./golden.js";
-
-const STRINGS = ["The cat sat, 12.5; na\u00efve \u00c6on.\n\t\u6771\u4eac \u{1F642}", "the the  THE", "a b c d e"];
-const MOST_IDS = 512;
 
 /** How the tokenizer of a folder is not what it was, or the greedy text of its decoder is another; empty = all is well.
  *
@@ -40,9 +39,9 @@ async function firstWrong(tokenizer: Tokenizer, place: string, golden: GoldenFil
   if ((await digestOfTokens(tokenizer)) !== digestAt(golden, `${place}/sha256`)) return "sha256";
   const { padId, bosId, eosId } = tokenizer;
   if (!same([padId, bosId, eosId], golden.at(`${place}/special`, 3).values)) return "special";
-  const stride = Math.max(Math.floor(tokenizer.vocabSize / MOST_IDS), 1);
+  const stride = Math.max(Math.floor(tokenizer.vocabSize / table.most_ids), 1);
   const ids = Array.from({ length: Math.ceil(tokenizer.vocabSize / stride) }, (_, number) => number * stride);
-  for (const [number, string] of [tokenizer.decode(ids), ...STRINGS].entries()) {
+  for (const [number, string] of [tokenizer.decode(ids), ...table.strings].entries()) {
     if (!golden.has(`${place}/string_${number}`) || golden.textOf(`${place}/string_${number}`) !== string) {
       return `string_${number}`;
     }

@@ -1,6 +1,8 @@
 // Proves a bundle: what it declares, and its values against its golden file, check for check as
 // seqlab_export.runner.verify; docs/bundle.md says what each is.
 
+import table from "../../../seqlab_export/runner/proof_constants.json";
+
 import { Bundle } from "../bundle.js";
 import { Decoder } from "../decoder.js";
 import { refuse, SeqlabError, sentenceOf } from "../error.js";
@@ -17,21 +19,19 @@ import { checkDeclared } from "./declared.js";
 import { GoldenFile } from "./golden.js";
 import { Report, type Check } from "./report.js";
 
-/** Longest that a proof may take. A run in wasm cannot be ended from its own thread: the time is looked at between runs. */
-const PROOF_SECONDS = 3600;
-
 /** Proves a bundle with onnxruntime-web and changes nothing in it.
  *
  * What is wrong with its values is in the report; what is no bundle at all, cannot be opened, or does not end in time, is a
  * SeqlabError.
  *
  * @param onCheck is called with each check as it is made.
+ * @param seconds time limit. A run in wasm cannot be ended from its own thread, so the time is checked between runs.
  */
 export async function verify(
   files: Files,
   ort: Ort,
   onCheck?: (check: Check) => void,
-  seconds = PROOF_SECONDS,
+  seconds = table.seconds,
 ): Promise<Report> {
   const manifest = loadManifest(files), version = ort.env.versions.web ?? ort.env.versions.common;
   const report = new Report(version, manifest.precision, onCheck);
@@ -55,9 +55,9 @@ export async function verify(
 
 /** Batch sizes and the cases that are read in them. */
 function cellsOf(cases: readonly Case[], longest: number | null): [number, Case][] {
-  const all = read.BATCH_SIZES.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
+  const all = table.batch_sizes.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
   const one = read.caseOfMoreBatches(cases, longest);
-  return [...all, ...read.MORE_BATCH_SIZES.map((batch): [number, Case] => [batch, one])];
+  return [...all, ...table.more_batch_sizes.map((batch): [number, Case] => [batch, one])];
 }
 
 class Proof {
@@ -231,7 +231,7 @@ class Proof {
       const margin = reference[0] - reference[1], largest = Math.max(...errors);
       const found = `margin is ${margin.toExponential(2)} and the largest logit error ${largest.toExponential(2)}`;
       const note = `differs from token ${different} on, where the float64 ${found}`;
-      this.report.take({ kind: "greedy", subject: `prompt ${row}`, ok: margin < 2 * largest, note });
+      this.report.take({ kind: "greedy", subject: `prompt ${row}`, ok: margin < table.margin_errors * largest, note });
     }
   }
 
