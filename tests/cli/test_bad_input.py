@@ -31,6 +31,7 @@ CASES = [
     (["--model.model.mixer=Attention", "--model.model.mixer.num_heads=5"], ["num_heads 5", "d_model 128"]),
     (["--model.model.mixer={class_path: Attention, init_args: {num_heds: 5}}"], ["mixer.num_heds", "num_heads"]),
     (["--model.model.mixer={class_path: Attention, init_args: {num_heads: x}}"], ["mixer.num_heads: ", "int", "x"]),
+    (["--model.model.mixer=[GRU, {class_path: Attention, init_args: {num_heds: 5}}]"], ["mixer.num_heds", "num_heads"]),
     (["--model.model.d_model=abc"], ["model.model.d_model: Expected an int", "abc"]),
     (["--model.model.block.norm_place=middle"], ["norm_place", "pre", "post", "middle"]),
     (["--data.path=missing.txt"], ["missing.txt"]),
@@ -73,6 +74,7 @@ MISSPELT = (
     "{data: {class_path: TextDataModule, seq_len: 8}, "
     "model: {class_path: LanguageModeling, model: {class_path: DecoderLM, mixer: GRUU}}}"
 )
+WITH_NO_SUCH_OPTION = "{data: {class_path: TextDataModule, seq_len: 8}, model: {class_path: LanguageModeling, lrr: 1}}"
 ESTIMATE = ["estimate", "--config=presets/gpt2", "--tokens=1e9"]
 
 
@@ -83,6 +85,7 @@ ESTIMATE = ["estimate", "--config=presets/gpt2", "--tokens=1e9"]
         ([*ESTIMATE, "--mfu=2"], "--mfu in 0 to 1"),
         ([*ESTIMATE, "--price=-1"], "--price must be at least 0, got -1"),
         ([*ESTIMATE, f"--config={MISSPELT}"], "model.model.mixer: there is no class GRUU; did you mean GRU?"),
+        ([*ESTIMATE, f"--config={WITH_NO_SUCH_OPTION}"], "seqlab: model.lrr is not an option; did you mean lr?"),
         (["fit", "--config", "lm/gruu"], "did you mean lm/gru?"),
         (["configs", "lm/gruu"], "did you mean lm/gru?"),
         (["configs", ""], "neither a file nor a packaged config"),

@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_packages_their_configs_and_the_command(built: Path)
     archive = zipfile.ZipFile(wheel)
     names = set(archive.namelist())
     for package, folder in PACKAGES.items():
-        kept = {".py", ".yaml", ".typed"}
+        kept = {".py", ".yaml", ".json", ".typed"}
         files = [path for path in folder.rglob("*") if path.suffix in kept and "build" not in path.parts]
         expected = {f"{package}/{path.relative_to(folder)}" for path in files}
         assert f"{package}/__init__.py" in expected and expected <= names

@@ -8,7 +8,7 @@ import warnings
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn
+from typing import Any
 
 import lightning as L
 import yaml
@@ -45,6 +45,7 @@ from seqlab.config.options import (
     options,
     tell_whole_numbers,
 )
+from seqlab.config.parser import Parser
 from seqlab.config.stored_config import check_opens, check_reads_back, without_watchers
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
@@ -59,11 +60,8 @@ from seqlab.trained.transfer import begin_encoder_with, begin_with
 from seqlab.trained.word_vectors import begin_words_with
 
 
-class ShortParser(LightningArgumentParser):
-    """Raises errors as ValueError, which the command line prints in one sentence."""
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        raise ValueError(message) from ex
+class ShortParser(Parser, LightningArgumentParser):
+    """Parser of the command line, of which an error becomes one sentence."""
 
 
 class SeqlabCLI(LightningCLI):

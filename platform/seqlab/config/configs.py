@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
-from argparse import ArgumentError
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser, _paths, _typehints, get_loader, set_dumper, set_loader
+from jsonargparse import _paths, _typehints, get_loader, set_dumper, set_loader
 from jsonargparse.typing import register_type, timedelta_deserializer
 
+from seqlab.config.parser import Parser
 from seqlab.files.plain_values import read_yaml
 from seqlab.files.regular_file import check_regular
 
@@ -290,10 +290,6 @@ def build_data(config: dict[str, Any]) -> Any:
 
 def _instantiate(base: type, name: str, config: dict[str, Any]) -> Any:
     import_blocks()
-    parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
+    parser = Parser(parser_mode="seqlab")
     parser.add_subclass_arguments(base, name, required=True)
-    try:
-        read = parser.parse_object({name: config}, defaults=False)
-    except ArgumentError as error:
-        raise ValueError(str(error)) from error
-    return parser.instantiate(read)[name]
+    return parser.instantiate(parser.parse_object({name: config}, defaults=False))[name]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import errno
 import inspect
 import re
-import traceback
 import typing
 from abc import ABC
+from argparse import Action
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser
-
 from seqlab.config.configs import LINKS, instead
+from seqlab.config.parser import ParserError
 from seqlab.files.atomic import size_limit, why_not_written
 
 _NESTED = re.compile(
@@ -22,8 +21,6 @@ _NESTED = re.compile(
 )
 """Nested reports, matched only at the start of a line, so that a sentence quoting one is not parsed again."""
 _LINKED = re.compile(r"^Call to compute_fn of link .* failed: ")
-_OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+ Got value: \[")
-"""Refusals by a member of a union only because the value is or is not a list."""
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 _MISSING = re.compile(r"the following arguments are required: (.+)")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -57,7 +54,7 @@ def sentence(error: BaseException) -> str:
             return f"{where} lacks {missing}"
         return f"no {missing}: --config NAME|PATH gives them, and seqlab configs lists the names"
     if (match := _NOT_A_CLASS.search(message)) and keys:
-        return f"{where}: there is no class {match[1]}; {instead(match[1], _classes(chain))}"
+        return f"{where}: there is no class {match[1]}; {instead(match[1], _classes(chain, keys[-1]))}"
     message = re.sub(r"\ba (?=<class '[aeiou])", "an ", message)
     message = message.replace("<class '", "").replace("'>", "").replace("a typing.Literal", "one of ")
     return _join(where, message, ": ")
@@ -68,7 +65,7 @@ def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
     keys: list[str] = []
     chain = [error]
     while _NESTED.search(text := str(chain[-1]).strip()):
-        cause = _cause(chain[-1])
+        cause = chain[-1].__cause__ or chain[-1].__context__
         if cause is None:
             break
         match = _NESTED.match(text)
@@ -79,42 +76,26 @@ def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
     return keys, chain
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    """Cause of an error. For a union, the first refusal that is not merely about whether the value is a list, as with a
-    mixer, which is a class or a list of classes."""
-    cause = error.__cause__ or error.__context__
-    if _OTHER_KIND.match(str(cause)):
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            refusals = frame.f_locals.get("exceptions", [cause])
-            cause = next((one for one in refusals if not _OTHER_KIND.match(str(one))), refusals[-1])
-    return cause
-
-
-def _selves(chain: list[BaseException]) -> Iterator[Any]:
-    """Yields the `self` of each traceback frame, innermost first."""
-    for error in reversed(chain):
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        yield from (frame.f_locals["self"] for frame in reversed(frames) if "self" in frame.f_locals)
+def _actions(chain: list[BaseException]) -> list[Action]:
+    """Actions of the innermost parser that refused."""
+    parsers = [error.parser for error in chain if isinstance(error, ParserError)]
+    return parsers[-1]._actions if parsers else []
 
 
 def _options(chain: list[BaseException], option: str) -> list[str]:
     """Options that a parser accepts at the level of the refused option."""
-    for value in _selves(chain):
-        for parser in (value, *getattr(value, "_subcommand_parsers", {}).values()):
-            if isinstance(parser, ArgumentParser) and not parser._subcommands_action:
-                names = [action.dest for action in parser._actions if action.option_strings]
-                names = [name for name in names if name.split(".")[-1] not in _NOT_OPTIONS]
-                if {"vocab_size", "seq_len"} <= set(names):  # a task's
-                    names = [name for name in names if name not in LINKS]
-                siblings = [name for name in names if name.rpartition(".")[0] == option.rpartition(".")[0]]
-                return siblings or names
-    return []
+    names = [action.dest for action in _actions(chain) if action.option_strings]
+    names = [name for name in names if name.split(".")[-1] not in _NOT_OPTIONS]
+    if {"vocab_size", "seq_len"} <= set(names):  # a task's
+        names = [name for name in names if name not in LINKS]
+    siblings = [name for name in names if name.rpartition(".")[0] == option.rpartition(".")[0]]
+    return siblings or names
 
 
-def _classes(chain: list[BaseException]) -> list[str]:
-    """Short names of the classes that the innermost type accepts."""
-    hints = (value._typehint for value in _selves(chain) if hasattr(value, "_typehint"))
-    return sorted({found.__name__ for base in _bases(next(hints, None)) for found in _concrete(base)})
+def _classes(chain: list[BaseException], key: str) -> list[str]:
+    """Short names of the classes that an option of the innermost parser accepts."""
+    hints = [getattr(action, "_typehint", None) for action in _actions(chain) if action.dest == key]
+    return sorted({found.__name__ for hint in hints for base in _bases(hint) for found in _concrete(base)})
 
 
 def _bases(hint: Any) -> Iterator[type]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from collections.abc import Iterator
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
 from seqlab.config.configs import LINKS, instead, read_config
 from seqlab.config.options import options
-from seqlab.config.signatures import Argument, arguments, choices, is_known, summary
 
 TRAINER = {
     "max_steps": "optimiser steps; -1 = no limit",
@@ -32,7 +32,12 @@ TRAINER = {
 EVALUATES = ("accelerator", "devices", "precision", "callbacks")
 """Trainer options relevant to the other verbs."""
 
-TYPES = {"data": "L.LightningDataModule", "model": "L.LightningModule"}
+PARTS = {"data": "LightningDataModule", "model": "LightningModule"}
+"""Base class of each part of a config that is chosen by its class."""
+
+BUILT = json.loads(Path(__file__).with_name("help.json").read_text(encoding="utf-8"))
+CLASSES: dict[str, Any] = BUILT["classes"]
+ACCEPTED: dict[str, list[str]] = BUILT["accepted"]
 
 
 def show_help(verb: str, description: str, args: list[str]) -> None:
@@ -60,7 +65,7 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
         if not fits and name not in EVALUATES:
             continue
         trainer.add_argument(f"--trainer.{name}", metavar=_written(values.get(name, "VALUE")), help=_escaped(text))
-    for key in TYPES:
+    for key in PARTS:
         if config.get(key) is not None:
             _add_class(parser, key, config[key])
     parser.epilog = (
@@ -72,50 +77,46 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
 
 
 def _show_class(key: str, name: str, config: dict[str, Any]) -> None:
-    if name and not is_known(name):
-        raise ValueError(f"--{key}.help: seqlab has no class {name}; {instead(name, _accepted(key, config))}")
-    if not name and not _accepted(key, config):
+    accepted = [] if name in CLASSES else _accepted(key, config)
+    if name and name not in CLASSES:
+        raise ValueError(f"--{key}.help: seqlab has no class {name}; {instead(name, accepted)}")
+    if not name and not accepted:
         raise ValueError(f"--{key}.help: no class stands there; a --config before it says which classes do")
     parser = _parser("seqlab", "", "")
     if name:
         _add_class(parser, key, name, deep=False)
     else:
         group = parser.add_argument_group(f"--{key} CLASS", "Any other of that kind, by its import path, fits too.")
-        for choice in _accepted(key, config):
-            group.add_argument(choice, help=_escaped(shorten(summary(choice), 100, placeholder=" ...")))
+        for choice in accepted:
+            group.add_argument(choice, help=_escaped(shorten(CLASSES[choice]["summary"], 100, placeholder=" ...")))
     print(parser.format_help().partition("\n\n")[2], end="")
 
 
 def _accepted(key: str, config: dict[str, Any]) -> list[str]:
-    return choices(TYPES.get(key) or next((a.hint for path, a in _all(config) if path == key), ""))
-
-
-def _all(config: dict[str, Any]) -> Iterator[tuple[str, Argument]]:
-    """Yields every option of every chosen class, with its dotted name."""
-    todo = [(key, *_class_of(config.get(key))) for key in TYPES]
-    for key, name, given in todo:
-        for argument in arguments(name) if is_known(name) else ():
-            path = f"{key}.{argument.name}"
-            yield path, argument
-            todo.append((path, *_class_of(given.get(argument.name, argument.default))))
+    """Classes that an option accepts."""
+    part, *names = key.split(".")
+    accepts, value = PARTS.get(part), config.get(part)
+    for name in names:
+        chosen, given = _class_of(value)
+        argument = CLASSES.get(chosen, {}).get("arguments", {}).get(name, {})
+        accepts, value = argument.get("accepts"), given.get(name, argument.get("default"))
+    return ACCEPTED.get(accepts or "", [])
 
 
 def _add_class(parser: argparse.ArgumentParser, key: str, value: Any, *, deep: bool = True) -> None:
     name, given = _class_of(value)
-    if not is_known(name):
+    if name not in CLASSES:
         return
     given_by_data = LINKS if key.startswith("model") else ()
-    shown = [argument for argument in arguments(name) if argument.name not in given_by_data]
-    if shown or not deep:
-        group = parser.add_argument_group(f"--{key} {name}", _escaped(summary(name)))
-    inner = []
-    for argument in shown:
-        held = given.get(argument.name, argument.default)
-        group.add_argument(f"--{key}.{argument.name}", metavar=_written(held), help=_escaped(argument.help))
-        if deep and choices(argument.hint):
-            inner.append((f"{key}.{argument.name}", held))
-    for path, held in inner:
-        _add_class(parser, path, held)
+    arguments = {option: one for option, one in CLASSES[name]["arguments"].items() if option not in given_by_data}
+    held = {option: given.get(option, one["default"]) for option, one in arguments.items()}
+    if arguments or not deep:
+        group = parser.add_argument_group(f"--{key} {name}", _escaped(CLASSES[name]["summary"]))
+    for option, one in arguments.items():
+        group.add_argument(f"--{key}.{option}", metavar=_written(held[option]), help=_escaped(one["help"]))
+    for option, one in arguments.items():
+        if deep and "accepts" in one:
+            _add_class(parser, f"{key}.{option}", held[option])
 
 
 def _class_of(value: Any) -> tuple[str, dict[str, Any]]:
@@ -141,18 +142,16 @@ def _chosen(args: list[str]) -> dict[str, Any]:
 
 
 def _set(config: dict[str, Any], keys: list[str], value: str) -> None:
+    if keys[0] in PARTS:  # each key below is an option of a class
+        keys = [keys[0], *(key for name in keys[1:] if name != "init_args" for key in ("init_args", name))]
     node: Any = config
-    for place, key in enumerate(keys):
-        inside = place > 0 and keys[0] in TYPES
-        if not isinstance(node, dict):
-            return
-        if inside and key != "init_args":
-            node = node.setdefault("init_args", {})
-        if place == len(keys) - 1:
-            node[key] = value
-        elif isinstance(node.get(key), str):
+    for key in keys[:-1]:
+        if isinstance(node.get(key), str):
             node[key] = {"class_path": node[key]}
         node = node.setdefault(key, {})
+        if not isinstance(node, dict):
+            return
+    node[keys[-1]] = value
 
 
 def _parser(prog: str, description: str, usage: str) -> argparse.ArgumentParser:

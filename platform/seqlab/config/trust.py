@@ -23,12 +23,13 @@ from typing import Any
 
 import torch
 import yaml
-from jsonargparse import ArgumentParser, set_parsing_settings
+from jsonargparse import set_parsing_settings
 from jsonargparse._common import parsing_settings  # no public API restores a setting
 
 from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks, is_class_path, load_short_yaml
 from seqlab.config.errors import sentence
 from seqlab.config.options import OPTIONS
+from seqlab.config.parser import Parser
 from seqlab.files.plain_values import check_count
 
 LIGHTNING = (
@@ -189,11 +190,11 @@ def _is_inside(path: str) -> bool:
     return not (PureWindowsPath(path).anchor or "://" in path or ".." in parts or path.startswith("~"))
 
 
-def _reader() -> ArgumentParser:
+def _reader() -> Parser:
     """Reads a stored config without opening the files that it names."""
     import lightning as L
 
-    parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
+    parser = Parser(parser_mode="seqlab")
     parser.add_class_arguments(L.Trainer, "trainer", instantiate=False, fail_untyped=False)
     parser.add_subclass_arguments(L.LightningModule, "model")
     parser.add_subclass_arguments(L.LightningDataModule, "data")

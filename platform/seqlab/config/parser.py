@@ -1,0 +1,40 @@
+"""Parsers whose errors carry the parser that refused, and lead to the refusal that matters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from jsonargparse import ArgumentParser, _typehints
+
+_OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+ Got value: \[")
+"""Refusals by a member of a union only because the value is or is not a list."""
+
+
+class ParserError(ValueError):
+    """Error of a parser, which is that of the command line or of a class named there."""
+
+    parser: ArgumentParser
+
+
+class Parser(ArgumentParser):
+    """Raises errors as `ParserError`, which the command line prints in one sentence."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        error = ParserError(message)
+        error.parser = self
+        raise error from ex
+
+
+_refuse: Callable[..., NoReturn] = _typehints.raise_union_unexpected_value
+
+
+def _refuse_by_cause(subtypes: Any, val: Any, exceptions: list[Exception]) -> NoReturn:
+    """jsonargparse's refusal of a value by all members of a union. Its cause is the first that is not merely about
+    whether the value is a list, as with a mixer, which is a class or a list of classes."""
+    cause = next((one for one in exceptions if not _OTHER_KIND.match(str(one))), exceptions[-1])
+    _refuse(subtypes, val, [cause, *exceptions])
+
+
+_typehints.raise_union_unexpected_value = _refuse_by_cause
