@@ -111,7 +111,7 @@ ERRANDS = {
             "tests/references/linear_recurrence.py": {"def min_gru(": f"{REFERENCE}def min_gru("},
             "tests/contracts/cases.py": {"MIXERS = [": 'MIXERS = [\n    _mixer("decay", rec.Decay, scans.decay),'},
         },
-        "decay or every_ or recorded or matrix_is",
+        "decay or every_ or recorded or matrix_is or built_file",
     ),
     "model": Errand(
         "latest",
@@ -124,7 +124,7 @@ ERRANDS = {
             .replace("    dropout: 0.3\n", ""),
             "tests/models/test_latest.py": TEST_OF_LATEST,
         },
-        "latest or every_model",
+        "latest or every_model or built_file",
     ),
     "task": Errand(
         "median",
@@ -138,7 +138,7 @@ ERRANDS = {
             },
             "tests/tasks/test_median.py": TEST_OF_MEDIAN,
         },
-        "median or every_task or user_may",
+        "median or every_task or user_may or built_file",
     ),
     "study": Errand(
         "dice",
