@@ -24,7 +24,7 @@ from rich.table import Table
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.precision import Precision
-from seqlab_export.capture.target import Target
+from seqlab_export.capture.target import TargetName
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -61,7 +61,7 @@ def program(target: str) -> Path:
 
 
 def bundle(
-    model: Any, vocab_size: int, name: str, precision: Precision, seq_len: int, target: Target = "portable"
+    model: Any, vocab_size: int, name: str, precision: Precision, seq_len: int, target: TargetName = "portable"
 ) -> Path:
     """The proven bundle of a model, from an earlier run if neither the model nor the code has changed since."""
     digest = hashlib.sha256()

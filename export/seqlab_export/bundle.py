@@ -5,35 +5,30 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
-import torch
 
-import seqlab
-from seqlab.decoding.text import default_stop_ids
-from seqlab.mixer import fix_capacity
-from seqlab.models import DECODERS, ENCODERS, DecoderLM
 from seqlab_data.tokenizers import Tokenizer
-from seqlab_export.capture.graph_forms import longest_input
-from seqlab_export.capture.precision import Precision, check_precision, in_dtype
-from seqlab_export.capture.target import Target, capacity_of, check_capacity
-from seqlab_export.capture.weights import check_weights, precision_of
+from seqlab_export.capture.intermediate_form import IntermediateOutput
+from seqlab_export.capture.plan import ExportPlan, plan_export
+from seqlab_export.capture.precision import Precision
+from seqlab_export.capture.target import TargetName
 from seqlab_export.capture.weights import describe as describe_weights
-from seqlab_export.graphs import export_graphs
+from seqlab_export.capture.weights import precision_of
+from seqlab_export.graphs import Exported, export_graphs
+from seqlab_export.proof.golden import FILE_NAME as GOLDEN
 from seqlab_export.proof.golden import write_golden
-from seqlab_export.proof.taps import Tap, check_taps
-from seqlab_export.runner.manifest import Manifest, Provenance, hash_files
-from seqlab_export.runner.provider import ProviderName, provider_named
+from seqlab_export.proof.intermediate import check_intermediate
+from seqlab_export.runner.cases import Arrays
+from seqlab_export.runner.manifest import Manifest, hash_files
 from seqlab_export.runner.report import Report
+from seqlab_export.runner.sessions import ProviderName
 from seqlab_export.runner.texts import as_bytes
 from seqlab_export.runner.texts import describe as describe_texts
 from seqlab_export.runner.verify import verify_bundle
-
-MIN_ONNXRUNTIME = "1.30"
 
 
 class ParityError(ValueError):
@@ -62,8 +57,8 @@ def export_bundle(
     chooses_one: bool = True,
     provider: ProviderName = "cpu",
     precision: Precision = "fp32",
-    target: Target = "portable",
-    taps: Sequence[Tap] = (),
+    target: TargetName = "portable",
+    taps: Sequence[IntermediateOutput] = (),
 ) -> Report:
     """Writes a bundle, whose format is described in docs/bundle.md, to the folder `out`.
 
@@ -79,121 +74,91 @@ def export_bundle(
         stop_ids: ids of the tokens that end generation; None = `decoding.text.default_stop_ids`.
         chooses_one: if True, the logits at a position define one categorical distribution, which is compared as well.
         run_id, commit: origin of the model, for the manifest.
-        target: target that the graphs are built for; the module `target` lists its requirements.
-        taps: outputs of an additional debug graph; empty = no debug graph.
+        target: target that the graphs are built for; the module `capture.target` lists its requirements.
+        taps: intermediate outputs of an additional debug graph; empty = no debug graph.
 
     Returns:
         The verification report, in which every check passed.
 
     Raises:
-        ValueError: `out` is not empty, the provider or precision is unknown, the model is of an unsupported kind, does
-            not match the tokenizer, or cannot be captured.
+        ValueError: `out` is not empty, the export is refused by `plan_export`, or the model cannot be captured.
         ParityError: the runtime's outputs differ from the model's.
     """
-    out = Path(out)
-    check_new(out)
-    if not isinstance(model, DECODERS + ENCODERS):
-        names = ", ".join(kind.__name__ for kind in DECODERS + ENCODERS)
-        raise ValueError(f"a bundle is of one of {names}; this is a {type(model).__name__}")
-    num_tokens = None if tokenizer is None else tokenizer.vocab_size
-    of_ids = num_tokens is None and isinstance(model, DecoderLM)
-    if isinstance(model, DECODERS) and not of_ids and num_tokens != model.vocab_size:
-        has = f"{num_tokens or 'no'} tokens"
-        raise ValueError(f"the tokenizer has {has} and the model {model.vocab_size}; they do not belong together")
-    device = provider_named(provider)
-    check_precision(precision)
-    if taps and precision in ("int8", "int4"):
-        raise ValueError(f"taps are of fp32, fp16 and bf16 bundles; this one is {precision}")
-    model = deepcopy(model).cpu().float().eval()
-    capacity = capacity_of(model, target, seq_len)
-    if capacity is not None:
-        model.max_seq_len = capacity
-        fix_capacity(model, capacity)
-    if target == "cuda-graph" and isinstance(model, DECODERS):
-        check_capacity(model)
-    stored = in_dtype(model, precision)
-    tokenizers = _distinct(tokenizer, source_tokenizer)
-    decodes = isinstance(model, DECODERS)
-    if stop_ids is None:
-        reads = "prompts" if isinstance(model, DecoderLM) else "sources"
-        stop_ids = default_stop_ids(reads, tokenizer) if tokenizer is not None else ()
-
-    def write(folder: Path, as_int8: bool) -> Report:
-        folder.mkdir()
-        exported = export_graphs(stored, folder, precision, target=target, taps=taps, as_int8=as_int8)
-        check_weights(stored, exported.named)
-        graphs = exported.graphs
-        for place, some in tokenizers.items():
-            some.save(folder / place)
-        stated: dict[str, Any] = {
-            "min_onnxruntime": MIN_ONNXRUNTIME,
-            "target": target,
-            "vocab_size": model.vocab_size if decodes else None,
-            "max_seq_len": model.max_seq_len if decodes else None,
-            "max_source_len": longest_input(model) if "encoder" in graphs else None,
-            "seq_len": seq_len,
-            "stop_ids": tuple(stop_ids) if decodes else (),
-            "first_call": model.first_call if decodes else 1,
-            "labels": tuple(labels),
-        }
-        of_model = json.dumps({"precision": precision_of(exported.kinds, precision), **stated})
-        more = {"model": as_bytes(of_model), **describe_weights(exported.stored)}
-        files = hash_files(folder)
-        if "taps" in graphs:
-            more["taps/sha256"] = np.frombuffer(bytes.fromhex(files[graphs["taps"].file]), dtype=np.uint8)
-        for place, some in tokenizers.items():
-            more |= describe_texts(place, some, files)
-        write_golden(model, folder / "golden.npz", precision, tokenizer, more, distribution=chooses_one)
-        Manifest(
-            **stated,
-            precision=precision,
-            encoder=graphs.get("encoder"),
-            model=graphs.get("model"),
-            step=graphs.get("step"),
-            taps=graphs.get("taps"),
-            state=exported.state,
-            in_place=exported.in_place,
-            tokenizer="tokenizer" if "tokenizer" in tokenizers else None,
-            source_tokenizer="source_tokenizer" if "source_tokenizer" in tokenizers else None,
-            golden="golden.npz",
-            files=hash_files(folder),
-            provenance=Provenance(
-                run_id=run_id,
-                commit=commit,
-                seqlab=seqlab.__version__,
-                torch=torch.__version__,
-                onnxruntime=ort.__version__,
-            ),
-        ).save(folder)
-        report = verify_bundle(folder, provider=provider)
-        if taps:
-            report.checks += check_taps(model, taps, folder, precision=precision, provider=provider)
-        return report
-
+    check_new(out := Path(out))
+    plan = plan_export(
+        model,
+        tokenizer,
+        source_tokenizer=source_tokenizer,
+        labels=labels,
+        seq_len=seq_len,
+        stop_ids=stop_ids,
+        chooses_one=chooses_one,
+        provider=provider,
+        precision=precision,
+        target=target,
+        taps=taps,
+        run_id=run_id,
+        commit=commit,
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
-        folder = Path(name) / "bundle"
-        as_int8 = precision == "int4" and target != "cuda-graph" and device.multiplies_int8
-        report = write(folder, as_int8)
-        if as_int8 and not report.ok:
-            # If a few input channels are far larger than the others, one scale per row is too coarse for the rest.
-            folder = Path(name) / "in_blocks"
-            report = write(folder, as_int8=False)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as place:
+        report = _write(plan, folder := Path(place) / "bundle")
+        if plan.int8_products and not report.ok:  # One scale per row is too coarse if a few channels are far larger.
+            report = _write(replace(plan, int8_products=False), folder := Path(place) / "in_blocks")
         if not report.ok:
             raise ParityError(report)
         folder.replace(out)
     return report
 
 
+def _write(plan: ExportPlan, folder: Path) -> Report:
+    """Writes a bundle and verifies it."""
+    folder.mkdir()
+    exported = export_graphs(plan, folder)
+    for place, tokenizer in plan.tokenizers.items():
+        tokenizer.save(folder / place)
+    write_golden(plan, folder, _declared(plan, exported, folder))
+    _manifest(plan, exported, folder).save(folder)
+    report = verify_bundle(folder, provider=plan.provider.name)
+    if "taps" in plan.forms:
+        report.checks += check_intermediate(plan, folder)
+    return report
+
+
+def _declared(plan: ExportPlan, exported: Exported, folder: Path) -> Arrays:
+    """Golden-file entries with which manifest, weights, debug graph and tokenizers are compared."""
+    stated = {"precision": precision_of(exported.weights.kinds, plan.precision), **plan.stated}
+    weights = describe_weights(exported.weights.stored)
+    arrays = {"model": as_bytes(json.dumps(stated)), **weights}
+    files = hash_files(folder)
+    if "taps" in plan.infos:
+        arrays["taps/sha256"] = np.frombuffer(bytes.fromhex(files[plan.infos["taps"].file]), dtype=np.uint8)
+    for place, tokenizer in plan.tokenizers.items():
+        arrays |= describe_texts(place, tokenizer, files)
+    return arrays
+
+
+def _manifest(plan: ExportPlan, exported: Exported, folder: Path) -> Manifest:
+    graphs, step = exported.graphs, exported.graphs.get("step")
+    dims = {} if step is None else {given.name: given.dims for given in step.inputs}
+    return Manifest(
+        **plan.stated,
+        precision=plan.precision,
+        encoder=graphs.get("encoder"),
+        model=graphs.get("model"),
+        step=step,
+        taps=graphs.get("taps"),
+        state=tuple(replace(entry, dims=dims[f"state_{entry.name}"]) for entry in plan.state),
+        in_place=exported.in_place,
+        tokenizer="tokenizer" if "tokenizer" in plan.tokenizers else None,
+        source_tokenizer="source_tokenizer" if "source_tokenizer" in plan.tokenizers else None,
+        golden=GOLDEN,
+        files=hash_files(folder),
+        provenance=plan.provenance,
+    )
+
+
 def check_new(out: Path) -> None:
     """Raises ValueError if a new folder cannot be created at `out`."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ValueError(f"{out} exists and is not an empty folder; give a new one")
-
-
-def _distinct(tokenizer: Tokenizer | None, source_tokenizer: Tokenizer | None) -> dict[str, Tokenizer]:
-    """Tokenizers of a bundle, by folder; a tokenizer shared by both sides is stored once."""
-    found = {} if tokenizer is None else {"tokenizer": tokenizer}
-    if source_tokenizer is not None and (tokenizer is None or source_tokenizer.to_dict() != tokenizer.to_dict()):
-        found["source_tokenizer"] = source_tokenizer
-    return found

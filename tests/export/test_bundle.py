@@ -117,6 +117,7 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
     ("options", "message"),
     [
         ({"precision": "int2"}, "precision must be one of fp32, fp16, bf16, int8, int4, got 'int2'"),
+        ({"target": "npu"}, "target must be one of portable, ort, cuda-graph, got 'npu'"),
         ({"provider": "tpu"}, "provider must be one of cpu, cuda, cuda-tf32, got 'tpu'"),
         ({"tokenizer": ByteTokenizer()}, "the tokenizer has 259 tokens and the model 11"),
         ({"model": nn.Linear(1, 1)}, r"a bundle is of one of DecoderLM, .*; this is a Linear"),

@@ -196,7 +196,7 @@ def test_a_graph_that_is_not_the_model_is_not_written(
 ) -> None:
     """The reference comes from the correct form: only the graph has the defect."""
     true = graph_forms.forms_of
-    monkeypatch.setattr("seqlab_export.graphs.forms_of", lambda some, *_: true(some) | {"encoder": defect(some)})
+    monkeypatch.setattr("seqlab_export.capture.plan.forms_of", lambda some, *_: true(some) | {"encoder": defect(some)})
     with pytest.raises(ParityError) as error:
         exported(randomized(model()).float(), tmp_path / "bundle")
     assert {check.kind for check in error.value.report.failures} == where

@@ -14,7 +14,8 @@ from seqlab.mixer import Entry, Mixer, Spec, State
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab_export.capture.graph_forms import SequenceForm
-from seqlab_export.graphs import _to_onnx
+from seqlab_export.capture.to_onnx import to_onnx
+from seqlab_export.lowering import STANDARD
 
 Mix = Callable[[Tensor, Tensor], Tensor]
 
@@ -87,7 +88,7 @@ def form(mix: Mix) -> SequenceForm:
 def test_one_sentence(mix: Mix, said: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     refused = form(mix)
     with pytest.raises(ValueError) as refusal:
-        _to_onnx(refused, refused.info(), fold_weights=False, fused=False)
+        to_onnx(refused, refused.info(), STANDARD)
     sentence = str(refusal.value)
     assert "\n" not in sentence and len(sentence) < 400
     assert all(part in sentence for part in said), sentence
@@ -97,4 +98,4 @@ def test_one_sentence(mix: Mix, said: list[str], capfd: pytest.CaptureFixture[st
 @pytest.mark.slow
 def test_what_it_says_to_write_is_captured() -> None:
     captured = form(instead)
-    assert _to_onnx(captured, captured.info(), fold_weights=False, fused=False)
+    assert to_onnx(captured, captured.info(), STANDARD)

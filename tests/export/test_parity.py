@@ -20,7 +20,7 @@ from seqlab.positions import Learned, Sinusoidal
 from seqlab.recurrence import GRU, LSTM, RNN, RWKV7
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.precision import Precision
-from seqlab_export.capture.target import Target
+from seqlab_export.capture.target import TARGETS
 from seqlab_export.reports import conformance
 from tolerances import TOLERANCE, assert_close
 
@@ -122,7 +122,7 @@ def test_a_stack_of_different_mixers(export: Export) -> None:
 
 MIXERS = {name: mixer for name, mixer in conformance.all_mixers().items() if not name.startswith("Attention, ")}
 MIXERS["RWKV7"] = partial(RWKV7, head_dim=conformance.D_MODEL // 2)
-PRECISIONS, TARGETS = get_args(Precision), get_args(Target)
+PRECISIONS, BUILT_FOR = get_args(Precision), [*TARGETS]
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_a_mixer_is_exported_in_every_precision_and_for_every_target(
     monkeypatch.setattr(conformance, "MAX_SEQ_LEN", 16)
     turn = [*MIXERS].index(name)
     for place in torch.randperm(len(PRECISIONS)).tolist():
-        precision, target = PRECISIONS[place], TARGETS[(turn + place) % len(TARGETS)]
+        precision, target = PRECISIONS[place], BUILT_FOR[(turn + place) % len(BUILT_FOR)]
         model = conformance.model_of(MIXERS[name], Learned)
         options: dict[str, Any] = {"seq_len": 16, "precision": precision, "target": target}
         report = export_bundle(model, conformance.TOKENIZER, tmp_path / f"{place}", **options)

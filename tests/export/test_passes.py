@@ -16,10 +16,10 @@ from torch.export import Dim
 
 from export.toys import graph, results
 from seqlab.positions.constant import Angles, geometric
-from seqlab_export.graphs import _quiet
+from seqlab_export.capture.to_onnx import quiet
 from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.keep_time_axis import keep_time_axis
-from seqlab_export.passes.share_source_keys import share_source_keys
+from seqlab_export.passes.share_source_keys import SourceKeys
 
 BODY = """
     embedded = Gather (table, token)
@@ -145,7 +145,9 @@ def test_beams_read_one_row_of_what_was_read_of_a_source(read: set[str]) -> None
         )
         for _ in range(2)
     )
-    assert share_source_keys(shared, read) == (read if len(read) == 3 else set())
+    keys = SourceKeys(read)
+    keys.share(shared)
+    assert keys.shared == (read if len(read) == 3 else set())
     draw, rows = np.random.default_rng(0).standard_normal, 6 if len(read) == 3 else 3
     inputs: dict[str, Any] = {"query": draw((rows, 2, 1, 4)).astype(np.float32)}
     inputs |= {name: draw((3, 2, 5, 4)).astype(np.float32) for name in ("keys", "values")}
@@ -169,7 +171,7 @@ class Rotation(nn.Module):
 
 def test_angles_stay_exact_far_out(tmp_path: Path) -> None:
     program = torch.export.export(Rotation(), (torch.zeros(1, 7, dtype=torch.int64),), dynamic_shapes=({1: Dim("T")},))
-    with _quiet():
+    with quiet():
         torch.onnx.export(program, opset_version=23, verbose=False).save(tmp_path / "angles.onnx")
     session = ort.InferenceSession(tmp_path / "angles.onnx", providers=["CPUExecutionProvider"])
     positions = np.arange(0, 100_000, 37)[None]

@@ -27,8 +27,8 @@ from seqlab.models import BagOfWords, DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
+from seqlab_export.capture.plan import plan_export
 from seqlab_export.capture.precision import Precision, in_dtype
-from seqlab_export.capture.weights import check_weights
 from seqlab_export.graphs import export_graphs
 from seqlab_export.passes import quantize as passes
 from seqlab_export.passes.int8_products import multiply_as_int8
@@ -100,8 +100,7 @@ def test_a_table_in_bf16_may_be_too_small_for_the_file_of_weights(rows: int, tmp
     """From 256 numbers on a table has 1,024 bytes in fp32; below 512 it has fewer in bf16, and stands in its graph."""
     model = BagOfWords(TOKENIZER.vocab_size, 3, 32, d_model=4).eval()
     model.embedding = torch.nn.Embedding(rows, 4)
-    model = in_dtype(model, "bf16")
-    check_weights(model, export_graphs(model, tmp_path, "bf16").named)
+    export_graphs(plan_export(model, None, seq_len=32, precision="bf16"), tmp_path)
 
 
 def test_int4_weights_are_multiplied_as_int8_where_whole_sequences_are_read(tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_int4_weights_that_are_too_many_are_not_multiplied_as_int8(monkeypatch: 
 @pytest.mark.parametrize("precision", ["int4", "int8"])
 def test_a_large_table_is_quantised_as_the_output_layer_of_both_graphs(precision: Any, tmp_path: Path) -> None:
     model = DecoderLM(5000, 32, d_model=64, num_layers=1, mixer=Attention).eval()
-    export_graphs(model, tmp_path, precision, as_int8=precision == "int4")
+    export_graphs(plan_export(model, None, seq_len=32, precision=precision), tmp_path)
     assert products(tmp_path / "model.onnx") == {"MatMulInteger"}
     assert products(tmp_path / "step.onnx") == {"MatMulInteger" if precision == "int8" else "MatMulNBits"}
     if precision == "int4":
@@ -269,7 +268,7 @@ def test_the_file_has_half_the_bytes_and_computes_the_rounded_model(mixer: Any, 
     stored: dict[str, Precision] = {"bf16": "bf16", "rounded": "fp32"}
     for name, precision in stored.items():
         (tmp_path / name).mkdir()
-        export_graphs(model, tmp_path / name, precision)
+        export_graphs(plan_export(model, None, seq_len=32, precision=precision), tmp_path / name)
     size, full = ((tmp_path / name / "weights.bin").stat().st_size for name in stored)
     assert 0.49 * full < size < 0.51 * full
     tensors = onnx.load(tmp_path / "bf16" / "step.onnx").graph.initializer

@@ -21,6 +21,7 @@ from seqlab.attention import Attention, SlidingWindow
 from seqlab.models import DecoderLM
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, RoPE
+from seqlab_export.capture.plan import plan_export
 from seqlab_export.proof.golden import write_golden
 from seqlab_export.runner.cases import batches, calls, cases, long_cases, one_call_lengths, passes
 
@@ -164,7 +165,7 @@ def test_every_token_is_read(vocab_size: int, tmp_path: Path) -> None:
     model = toy(Attention, RoPE, 1)
     model.vocab_size = vocab_size
     model.embedding = torch.nn.Embedding(vocab_size, 16)
-    write_golden(model.eval(), tmp_path / "golden.npz")
+    write_golden(plan_export(model, None, seq_len=32), tmp_path)
     with np.load(tmp_path / "golden.npz") as golden:
         masks = dict(cases(None)) | dict(long_cases(None))
         read = [golden[f"{case}/tokens"][mask] for case, mask in masks.items()]

@@ -21,6 +21,7 @@ from seqlab.models import BagOfWords, Classifier, DecoderLM, Encoder
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU, LSTM, RNN, CausalConv
+from seqlab_export.capture.plan import plan_export
 from seqlab_export.proof import golden
 from seqlab_export.proof.golden import write_golden
 from seqlab_export.proof.rounding import MANY, TermByTerm, draws_of
@@ -135,7 +136,7 @@ def test_the_yardstick_is_the_same_where_pytorch_hardly_errs(tmp_path: Path) -> 
     yardsticks = []
     for machine in (nullcontext(), Exact()):
         with machine:
-            write_golden(model, tmp_path / "golden.npz")
+            write_golden(plan_export(model, None, seq_len=8), tmp_path)
         with np.load(tmp_path / "golden.npz") as arrays:
             yardsticks.append([arrays[name].item() for name in arrays if "/torch/" in name and "counters" not in name])
     assert yardsticks[1] == pytest.approx(yardsticks[0], rel=0.05)
@@ -170,7 +171,7 @@ def test_the_error_of_a_classifier_is_hardly_chance(monkeypatch: pytest.MonkeyPa
     errors = []
     for seed in (1, 2, 3):
         monkeypatch.setattr(golden, "_SEED", seed)
-        write_golden(model, tmp_path / "golden.npz")
+        write_golden(plan_export(model, None, seq_len=40), tmp_path)
         with np.load(tmp_path / "golden.npz") as arrays:
             found = {name: arrays[name].item() for name in arrays if name.endswith("torch/logits")}
         assert found.pop("encoder/one call/torch/logits") >= max(found.values())
@@ -184,7 +185,7 @@ def test_a_precision_in_which_pytorch_itself_overflows_is_refused(tmp_path: Path
         model.embedding.weight.mul_(1e8)
     said = r"fp16 is not finite \(encoder/length 1, logits\): a number is too large for it; export in fp32"
     with pytest.raises(ValueError, match=f"PyTorch's own {said}"):
-        write_golden(model, tmp_path / "golden.npz", "fp16")
+        write_golden(plan_export(model, None, seq_len=8, precision="fp16"), tmp_path)
     assert not list(tmp_path.iterdir())
 
 

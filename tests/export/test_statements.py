@@ -23,7 +23,7 @@ from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture import weights
-from seqlab_export.capture.precision import in_dtype
+from seqlab_export.capture.plan import plan_export
 from seqlab_export.graphs import export_graphs
 from seqlab_export.runner.golden_file import read_golden
 from seqlab_export.runner.manifest import BundleError, load_manifest
@@ -119,15 +119,14 @@ def wide() -> DecoderLM:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_wrong_number_of_a_table_output_layer_or_bias_is_found_at_export(precision: Any, tmp_path: Path) -> None:
     """One bit of the bias, which is stored in float32."""
-    model = in_dtype(wide(), precision)
-    exported = export_graphs(model, tmp_path, precision)
-    weights.check_weights(model, exported.named)
+    plan = plan_export(wide(), None, seq_len=32, precision=precision)
+    model, named = plan.stored, export_graphs(plan, tmp_path).weights.named
     for name in ("embedding.weight", "head.weight", "stack.blocks.0.ffn.up_proj.bias"):
         last = model.get_parameter(name).data.view(-1)[-1]
         good = last.clone()
         last.copy_(good.nextafter(torch.tensor(2.0)) if name.endswith("bias") else torch.tensor(0.0))
         with pytest.raises(ValueError, match=re.escape(f"its weights do not hold {name} as the model has it")):
-            weights.check_weights(model, exported.named)
+            weights.check_weights(model, named)
         last.copy_(good)
 
 

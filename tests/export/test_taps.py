@@ -23,7 +23,8 @@ from seqlab.models import Classifier
 from seqlab.positions import RoPE
 from seqlab.probes.attention_weights import recorded_weights
 from seqlab_export.bundle import export_bundle
-from seqlab_export.proof.taps import check_taps
+from seqlab_export.capture.plan import plan_export
+from seqlab_export.proof.intermediate import check_intermediate
 from seqlab_export.runner.graph_runner import Bundle as Opened
 from seqlab_export.runner.graph_runner import open_bundle
 from tolerances import assert_close
@@ -70,7 +71,8 @@ def test_wrong_taps_are_found(tapped: Bundle, tmp_path: Path) -> None:
     name, folder = "attention.stack.blocks.1.mixer", copy_of(tapped.folder, tmp_path)
     turned = writing("turned", name, f'"{name}" = Transpose <perm = [0, 1, 3, 2]> (right)')
     edit_graph(folder, "taps.onnx", turned)
-    checks = [*check_taps(tapped.model, ["attention", "state"], folder, precision="fp32", provider="cpu")]
+    plan = plan_export(tapped.model, TOKENIZER, taps=["attention", "state"], seq_len=32)
+    checks = [*check_intermediate(plan, folder)]
     assert {check.subject.split(", ")[1] for check in checks if not check.ok} == {name}
 
 

@@ -26,7 +26,7 @@ from seqlab.models import DecoderLM
 from seqlab.positions import ALiBi, Learned, NoPositions, RoPE, XPos, YaRN
 from seqlab.recurrence import GRU, LSTM, MLSTM, Mamba
 from seqlab_export.bundle import export_bundle
-from seqlab_export.capture.target import check_flat
+from seqlab_export.capture.target import TARGETS
 from seqlab_export.reports.conformance import measure_mixer
 from seqlab_export.reports.torch_runtime import TorchRuntime
 from seqlab_export.runner.graph_runner import BundleRunner
@@ -181,7 +181,7 @@ def test_a_step_with_a_graph_inside_is_refused() -> None:
         else_branch = b () => (float[B] y2) { y2 = Neg (x) }"""
     step = graph("bool c, float[B] x", "float[B] y", f"y = If (c) <{branches}>")
     with pytest.raises(ValueError, match="target cuda-graph needs a step without If, this model has it; use portable"):
-        check_flat(step)
+        TARGETS["cuda-graph"].check_step(step)
 
 
 class Growing(Attention):

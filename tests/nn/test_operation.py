@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import seqlab
 from seqlab.nn.numerics import expm1, logsigmoid
 from seqlab.nn.operation import lowered, operation, plain
-from seqlab_export.graphs import OPSET
+from seqlab_export.capture.to_onnx import OPSET
 from seqlab_export.lowering import STANDARD
 
 BLOCKS = ("attention", "decoding", "models", "nn", "positions", "recurrence", "tasks", "mixer.py", "batch.py")

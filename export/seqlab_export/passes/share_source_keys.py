@@ -6,48 +6,45 @@ the queries of a step, (N k, H, 1, K), are reshaped to (N, H, k, K).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from onnxscript import ir
 from onnxscript.rewriter import RewriteRule, rewrite
 
 
-def share_source_keys(step: ir.Model, read: set[str]) -> set[str]:
-    """Rewrites a step's attention over keys and values of a source, which are the inputs named in `read`.
-
-    Returns:
-        Names of the inputs that now have one row per source; the batch may have several consecutive rows per source.
-    """
-    tokens, *others = step.graph.inputs
-    # The capture may read the batch size from any input; it must be read from the tokens.
-    for value in others:
-        for node, _ in list(value.uses()) if value.name in read else ():
-            if node.op_type == "Shape" and node.attributes.get_int("start", 0) == 0:
-                node.replace_input_with(0, tokens)
-    attention = _MemoryAttention(read)
-    rewrite(step, [RewriteRule(attention.pattern, attention.shared, attention.can_share)])
-    return attention.inputs
-
-
-class _MemoryAttention:
-    """Attention of a query (N k, H, 1, K) to keys and values (N, H, M, K) with a mask (N, M).
+@dataclass
+class SourceKeys:
+    """A rewrite of a step's attention of a query (N k, H, 1, K) to keys and values (N, H, M, K) with a mask (N, M).
 
     Attributes:
-        inputs: names of the inputs that were shared.
+        read: names of the inputs that are computed from a source.
+        shared: names of the inputs that now have one row per source; the batch may have several consecutive rows per
+            source.
     """
 
-    def __init__(self, read: set[str]) -> None:
-        self.read = read
-        self.inputs: set[str] = set()
+    read: Collection[str]
+    shared: set[str] = field(default_factory=set)
 
-    def pattern(self, op: Any, query: Any, keys: Any, values: Any, mask: Any, axes: Any, shape: Any) -> Any:
+    def share(self, step: ir.Model) -> None:
+        """Rewrites a step, and adds the inputs concerned to `shared`."""
+        tokens, *others = step.graph.inputs
+        # The capture may read the batch size from any input; it must be read from the tokens.
+        for value in others:
+            for node, _ in list(value.uses()) if value.name in self.read else ():
+                if node.op_type == "Shape" and node.attributes.get_int("start", 0) == 0:
+                    node.replace_input_with(0, tokens)
+        rewrite(step, [RewriteRule(self._pattern, self._of_each_source, self._can_share)])
+
+    def _pattern(self, op: Any, query: Any, keys: Any, values: Any, mask: Any, axes: Any, shape: Any) -> Any:
         each_query = op.Expand(op.Unsqueeze(mask, axes), shape)
         return op.Attention(query, keys, values, each_query, _outputs=["heads"])
 
-    def can_share(self, context: Any, keys: ir.Value, values: ir.Value, mask: ir.Value, **_: Any) -> bool:
-        return keys.name not in self.inputs and all(map(self._is_read_once, (keys, values, mask)))
+    def _can_share(self, context: Any, keys: ir.Value, values: ir.Value, mask: ir.Value, **_: Any) -> bool:
+        return keys.name not in self.shared and all(map(self._is_read_once, (keys, values, mask)))
 
-    def shared(
+    def _of_each_source(
         self,
         op: Any,
         query: ir.Value,
@@ -60,7 +57,7 @@ class _MemoryAttention:
     ) -> ir.Value:
         attention = heads.producer()
         assert attention is not None
-        self.inputs |= {str(value.name) for value in (keys, values, mask)}
+        self.shared |= {str(value.name) for value in (keys, values, mask)}
 
         def transposed(value: ir.Value) -> ir.Value:
             found: ir.Value = op.Transpose(value, perm=[0, 2, 1, 3])

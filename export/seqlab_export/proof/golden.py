@@ -22,9 +22,10 @@ from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.graph_forms import forms_of, longest_input, num_tokens
+from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.fake_quantized import FakeQuantized
-from seqlab_export.proof.own_error import carries, check_step, errors_at_lengths, largest
+from seqlab_export.proof.own_error import check_step, errors_at_lengths, largest
 from seqlab_export.proof.rounding import FEW, MOST_DRAWS, TermByTerm, draws_of
 from seqlab_export.proof.torch_outputs import cast, encoded, encoded_in_one_call, in_one_call, long_outputs, outputs
 from seqlab_export.runner.cases import (
@@ -43,6 +44,8 @@ from seqlab_export.runner.greedy import trace
 from seqlab_export.runner.manifest import GraphInfo, TensorInfo
 from seqlab_export.runner.texts import as_bytes
 
+FILE_NAME = "golden.npz"
+
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
 WHOLE_TOKENS = 32
@@ -55,15 +58,7 @@ LIKELIEST = 64
 _SEED = 20
 
 
-def write_golden(
-    model: Any,
-    path: Path,
-    precision: Precision = "fp32",
-    tokenizer: Tokenizer | None = None,
-    more: Arrays | None = None,
-    *,
-    distribution: bool = True,
-) -> None:
+def write_golden(plan: ExportPlan, folder: Path, declared: Arrays | None = None) -> None:
     """Writes the golden file, an .npz file. For a decoder it contains:
 
     - `CASE/tokens` (R, T), for each of `cases.cases` and `cases.long_cases`;
@@ -84,24 +79,23 @@ def write_golden(
     likewise `encoder/one call`, `whole/inputs` and `whole/logits`.
 
     Args:
-        model: model in evaluation mode, on the CPU, in fp32.
-        tokenizer: tokenizer of the generated text.
-        more: additional arrays to store.
-        distribution: if True, `whole/...` is written.
+        declared: additional arrays to store.
 
     Raises:
         ValueError: the model's `step` and `forward` differ.
     """
-    golden = _Golden(model, precision)
-    golden.arrays |= more or {}
+    golden = _Golden(plan.model, plan.precision)
+    golden.arrays |= declared or {}
     if golden.masks:
         golden.add_encoder()
     if "model" in golden.forms:
         golden.add_decoder()
-        golden.add_greedy(tokenizer)
-    if distribution:
+        golden.add_greedy(plan.tokenizers.get("tokenizer"))
+    if plan.chooses_one:
         golden.add_whole()
-    np.savez(path, allow_pickle=False, **{name: _narrowed(array) for name, array in golden.arrays.items()})
+    np.savez(
+        folder / FILE_NAME, allow_pickle=False, **{name: _narrowed(array) for name, array in golden.arrays.items()}
+    )
 
 
 class _Golden:
@@ -149,7 +143,13 @@ class _Golden:
     def add_decoder(self) -> None:
         form, reference = self.forms["model"], self.references["model"]
         info, model = form.info(), form.model
-        for number, (case, pad_mask) in enumerate(cases(model.max_seq_len)):
+        short, long = [*cases(model.max_seq_len)], [*long_cases(model.max_seq_len)]
+        lengths = one_call_lengths(model.max_seq_len, model.first_call)
+        # A recurrent state has no time axis, unlike a cache.
+        recurrent = any(
+            output.dtype.startswith("float") and not {"T", "S+T", "C"} & {*output.dims} for output in info.outputs
+        )
+        for number, (case, pad_mask) in enumerate(short):
             tokens, starts = self._begin_case(number, case, pad_mask)
             expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
             stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
@@ -160,16 +160,15 @@ class _Golden:
             if self.precision == "int8":
                 found += [outputs(form, *given, self.own, size, "chunks") for size in sizes]
             self._judge(case, info, expected, found)
-        for number, (case, pad_mask) in enumerate(long_cases(model.max_seq_len)):
+        for number, (case, pad_mask) in enumerate(long):
             tokens, starts = self._begin_case(number, case, pad_mask)
             expected = long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), "prefill")
             found = [long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
-            if carries(info):
+            if recurrent:
                 # A graph may iterate over tokens where PyTorch sums over all in one operation, with a smaller error.
                 found.append(long_outputs(self.forms, tokens, pad_mask, info, starts[1], self.own, "step"))
             self._judge(case, info, expected, found)
 
-        lengths = one_call_lengths(model.max_seq_len, model.first_call)
         pad_mask = np.ones((1, lengths[-1]), dtype=np.bool_)
         tokens, starts = self._begin_case(0, "one call", pad_mask)
         # The model is causal, so one text gives the logits at all lengths.
@@ -178,7 +177,7 @@ class _Golden:
         form = "each" if self.precision == "int8" else "prefill"
         whole = (self.forms, tokens, info, starts[1], lengths)
         texts += [in_one_call(*whole, mode, form) for mode in self._modes(pad_mask)]
-        if carries(info) or self.precision == "int8":
+        if recurrent or self.precision == "int8":
             texts.append(in_one_call(*whole, self.own, "step"))
         self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_export.runner.cases import Arrays, relative_errors, rms
-from seqlab_export.runner.manifest import GraphInfo
 
 SAME = 1e-9
 """Maximum difference of a model's step and forward in float64, relative to the RMS of the logits."""
@@ -43,12 +42,6 @@ def largest(errors: Sequence[float], not_finite: str) -> float:
             "bf16"
         )
     return own
-
-
-def carries(info: GraphInfo) -> bool:
-    """True if the model has a recurrent state: a floating-point entry without a time axis, unlike a cache."""
-    times = {"T", "S+T", "C"}
-    return any(output.dtype.startswith("float") and not times & {*output.dims} for output in info.outputs)
 
 
 def check_step(stepped: Arrays, expected: Arrays, case: str) -> None:

@@ -24,9 +24,8 @@ from seqlab_export.reports.torch_runtime import Compiled, TorchRuntime
 from seqlab_export.runner.graph_runner import open_bundle
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof, Runtime
-from seqlab_export.runner.provider import PROVIDERS, ProviderName
 from seqlab_export.runner.report import Check, share
-from seqlab_export.runner.sessions import PROOF_SECONDS, TimeLimit
+from seqlab_export.runner.sessions import PROOF_SECONDS, PROVIDERS, ProviderName, TimeLimit
 from seqlab_export.runner.verify import load_golden
 
 RUNNER = "seqlab-run"

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_map
 from seqlab.mixer import State, fix_capacity
 from seqlab_export.capture.graph_forms import forms_of
 from seqlab_export.capture.precision import Precision, in_dtype
-from seqlab_export.graphs import capture
+from seqlab_export.capture.to_onnx import capture
 from seqlab_export.runner.graph_runner import ArrayDecoder
 from seqlab_export.runner.graph_runner import State as ArrayState
 from seqlab_export.runner.manifest import GraphInfo

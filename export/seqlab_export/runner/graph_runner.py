@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from seqlab_export.runner.graph_file import check_graph
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
-from seqlab_export.runner.provider import ProviderName
-from seqlab_export.runner.sessions import RUN_OPTIONS, open_session, run_session
+from seqlab_export.runner.sessions import RUN_OPTIONS, ProviderName, provider_named, run_session
 
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
@@ -51,7 +50,7 @@ class Bundle:
             )
 
         graphs = {name: getattr(self.manifest, name) for name in ("encoder", "model", "step")}
-        self._session = partial(open_session, provider=provider, threads=threads)
+        self._session = partial(provider_named(provider).open, threads=threads)
         self.sessions = {name: self._open(graph.file) for name, graph in graphs.items() if graph}
 
     def _open(self, file: str) -> ort.InferenceSession:
@@ -73,10 +72,10 @@ class Bundle:
         if [*inputs] != (names := [tensor.name for tensor in info.inputs]):
             raise ValueError(f"the taps of {self.folder} take {', '.join(names)}; got {', '.join(inputs) or 'nothing'}")
         outputs = [output.name for output in info.outputs]
-        return run_session(self._taps, outputs, inputs)
+        return run_session(self._debug_session, outputs, inputs)
 
     @cached_property
-    def _taps(self) -> ort.InferenceSession:
+    def _debug_session(self) -> ort.InferenceSession:
         assert self.manifest.taps is not None
         return self._open(self.manifest.taps.file)
 

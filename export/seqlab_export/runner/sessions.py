@@ -1,20 +1,22 @@
-"""onnxruntime sessions on a provider, and a time limit for running them."""
+"""Providers, which are devices and options of onnxruntime; sessions on them; and a time limit for running these."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import redirect_stdout
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from pathlib import Path
 from threading import TIMEOUT_MAX, Thread
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 from seqlab_export.runner.cases import PROOF
-from seqlab_export.runner.provider import ProviderName, provider_named
 
 PROOF_SECONDS = float(PROOF["seconds"])
 """Time limit of a verification, in seconds: an unverified graph might not terminate."""
@@ -24,22 +26,91 @@ RUN_OPTIONS: ContextVar[ort.RunOptions | None] = ContextVar("RUN_OPTIONS", defau
 """Options for running graphs. A `TimeLimit` sets its own options, so that it can terminate the run."""
 
 T = TypeVar("T")
+ProviderName = Literal["cpu", "cuda", "cuda-tf32"]
+
+_CPU: tuple[str, dict[str, str]] = ("CPUExecutionProvider", {})
+_CUDA = "CUDAExecutionProvider"
 
 
-def open_session(path: Path, provider: ProviderName, threads: int | None = None) -> ort.InferenceSession:
-    """Loads an ONNX file.
+@dataclass(frozen=True)
+class Provider:
+    """A device, and onnxruntime's options for it.
+
+    Attributes:
+        name: name on the command line and in reports.
+        execution: execution providers in onnxruntime's format; a node runs on the first one that supports it.
+    """
+
+    name: ProviderName
+    execution: tuple[tuple[str, dict[str, str]], ...]
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self.execution[0][1]
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.execution[0] == _CPU
+
+    @property
+    def multiplies_int8(self) -> bool:
+        """True if it has an int8 product with dynamically quantised inputs; CUDA has only a 4-bit product."""
+        return self.on_cpu
+
+    def open(self, path: Path, threads: int | None = None) -> ort.InferenceSession:
+        """Loads an ONNX file.
+
+        Raises:
+            ValueError: this machine has no such device or lacks a library for it, or onnxruntime cannot load the file.
+        """
+        settings = ort.SessionOptions()
+        settings.log_severity_level = 3
+        settings.add_session_config_entry("session.load_model_format", "ONNX")  # regardless of file name and content
+        # Between two nodes, threads spin rather than sleep; a longer spin would take CPU time from other programs.
+        settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
+        if threads is not None:
+            settings.intra_op_num_threads = threads
+        if not self.on_cpu:
+            self._load_cuda()
+        try:
+            session = ort.InferenceSession(path, settings, providers=[*self.execution])
+        except Exception as error:
+            raise ValueError(f"onnxruntime cannot load {path}: {error}") from error
+        if session.get_providers()[0] != self.execution[0][0]:
+            raise ValueError(f"onnxruntime found no device for provider {self.name!r}; use another one")
+        return session
+
+    def _load_cuda(self) -> None:
+        """Loads CUDA's libraries from NVIDIA's wheels, unless already loaded (e.g. by PyTorch): onnxruntime knows their
+        names but not their folders."""
+        said = io.StringIO()
+        with redirect_stdout(said):
+            ort.preload_dlls()
+        failures = [line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")]
+        if failures:
+            reason = failures[0].removeprefix("Failed to load ")
+            raise ValueError(f"provider {self.name!r} cannot be loaded ({reason}); install it, or use another provider")
+
+
+# TF32 is on by default in onnxruntime, but not in PyTorch.
+PROVIDERS: dict[str, Provider] = {
+    "cpu": Provider("cpu", (_CPU,)),
+    "cuda": Provider("cuda", ((_CUDA, {"use_tf32": "0"}), _CPU)),
+    "cuda-tf32": Provider("cuda-tf32", ((_CUDA, {"use_tf32": "1"}), _CPU)),
+}
+
+
+def provider_named(name: str) -> Provider:
+    """The provider with this name.
 
     Raises:
-        ValueError: the provider is unknown or unavailable on this machine, or onnxruntime cannot load the file.
+        ValueError: it is unknown, or not in this onnxruntime. (A device may still be missing.)
     """
-    settings = ort.SessionOptions()
-    settings.log_severity_level = 3
-    settings.add_session_config_entry("session.load_model_format", "ONNX")  # regardless of file name and content
-    # Between two nodes, threads spin rather than sleep; a longer spin would take CPU time from other programs.
-    settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
-    if threads is not None:
-        settings.intra_op_num_threads = threads
-    return provider_named(provider).open(path, settings)
+    if name not in PROVIDERS:
+        raise ValueError(f"provider must be one of {', '.join(PROVIDERS)}, got {name!r}")
+    if PROVIDERS[name].execution[0][0] not in ort.get_available_providers():
+        raise ValueError(f"this onnxruntime has no provider {name!r}; use another one")
+    return PROVIDERS[name]
 
 
 def run_session(

@@ -11,7 +11,7 @@ from seqlab_data.tokenizers import Tokenizer, load_tokenizer
 from seqlab_export.runner.manifest import BundleError, Manifest, hash_files, load_manifest
 
 if TYPE_CHECKING:
-    from seqlab_export.runner.provider import ProviderName
+    from seqlab_export.runner.sessions import ProviderName
 
 
 def open_text_model(folder: Path | str, *, provider: ProviderName = "cpu") -> TextModel:

@@ -23,9 +23,8 @@ from seqlab_export.runner.manifest import (
     load_manifest,
 )
 from seqlab_export.runner.prove import Proof, Runtime
-from seqlab_export.runner.provider import ProviderName, provider_named
 from seqlab_export.runner.report import Check, Report
-from seqlab_export.runner.sessions import PROOF_SECONDS, TimeLimit
+from seqlab_export.runner.sessions import PROOF_SECONDS, ProviderName, TimeLimit, provider_named
 from seqlab_export.runner.sizes import WEIGHTS_NAME
 from seqlab_export.runner.texts import check_texts
 
@@ -64,7 +63,7 @@ def verify_bundle(folder: Path | str, *, provider: ProviderName = "cpu", seconds
         return report
     golden = load_golden(folder)
     report.checks += [*_check_statements(folder, golden), *check_texts(folder, manifest, golden)]
-    report.checks += [*_check_weights(folder, golden), *_check_taps(manifest, golden)]
+    report.checks += [*_check_weights(folder, golden), *_check_debug_graph(manifest, golden)]
     if not report.ok:
         return report
     try:
@@ -108,7 +107,7 @@ def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
         yield Check(kind="statements", subject=name, ok=ok, note="" if ok else note)
 
 
-def _check_taps(manifest: Manifest, golden: Arrays) -> Iterator[Check]:
+def _check_debug_graph(manifest: Manifest, golden: Arrays) -> Iterator[Check]:
     """Checks that the debug graph is the file that was compared with the model at export."""
     if manifest.taps is not None:
         file = manifest.taps.file

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seqlab.decoding.text_model import TextModel
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner, open_bundle
 from seqlab_export.runner.manifest import load_manifest
-from seqlab_export.runner.provider import ProviderName
+from seqlab_export.runner.sessions import ProviderName
 from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from seqlab.decoding.text_model import TextModel, not_of_texts
 from seqlab_export.runner import manifest
-from seqlab_export.runner.provider import ProviderName
+from seqlab_export.runner.sessions import ProviderName
 from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 

@@ -204,7 +204,7 @@ def verify(options: argparse.Namespace) -> int:
 
 def _proven(bundle: Path, provider: Any, **limits: float) -> Report:
     from seqlab_export.runner.memory_wall import memory_wall
-    from seqlab_export.runner.provider import PROVIDERS
+    from seqlab_export.runner.sessions import PROVIDERS
     from seqlab_export.runner.verify import verify_bundle
 
     with memory_wall(bundle) if PROVIDERS[provider].on_cpu else contextlib.nullcontext():

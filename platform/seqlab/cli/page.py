@@ -38,8 +38,8 @@ def page(options: argparse.Namespace) -> int:
 )
 def inspect(options: argparse.Namespace) -> int:
     from seqlab.trained.load import load_run
+    from seqlab_export.capture.intermediate_form import intermediate_outputs_of
     from seqlab_export.page.html import LOOK_INSIDE, check_new_page, write_page
-    from seqlab_export.proof.taps import taps_of
     from seqlab_export.runner.manifest import load_manifest
 
     out, bundle = file_to_write(options.out), Path(options.target)
@@ -48,7 +48,7 @@ def inspect(options: argparse.Namespace) -> int:
         if not (bundle / "manifest.json").is_file():
             loaded = load_run(options.target, trust=options.trust)
             bundle = Path(folder) / "bundle"
-            export_run(loaded, "fp32", bundle, taps=taps_of(loaded.model))
+            export_run(loaded, "fp32", bundle, taps=intermediate_outputs_of(loaded.model))
         elif load_manifest(bundle).taps is None:
             raise ValueError(
                 f"{bundle} has no intermediate outputs; give its run, or export it with --taps attention,state"
