@@ -79,7 +79,7 @@ def test_epochs_in_different_layouts_train_what_one_process_does(files: Path, tm
 
 
 def test_a_fit_killed_within_an_epoch_goes_on_exactly_in_its_own_layout_alone(files: Path, tmp_path: Path) -> None:
-    said = "in the middle of an epoch by fsdp2 over 2 processes, .*, not by ddp over 2 processes"
+    said = "in the middle of an epoch by fsdp2 over 2 processes .*, not by ddp over 2 processes"
 
     def killed_and_resumed() -> Any:
         whole = go_on(files, tmp_path / "whole", FSDP2, 2)

@@ -38,7 +38,7 @@ def sentence(error: BaseException) -> str:
         return f"{why_not_written(error, Path(error.filename or '.'))} while writing {error.filename or 'a file'}"
     if isinstance(error, OSError) and (error.strerror or "").startswith(_NO_TEMPORARY_FOLDER):
         limit = size_limit()
-        why = f"; files may have {limit} bytes at most here (ulimit -f)" if limit is not None else ""
+        why = f"; files are limited to {limit} bytes (ulimit -f)" if limit is not None else ""
         return f"no temporary file can be written{why}; the environment variable TMPDIR names another folder for them"
     if match := _OF_A_WORKER.match(str(error)):
         return match[1].strip()
