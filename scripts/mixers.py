@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from seqlab_export.reports.conformance import CHECKS, Cell, Row, all_mixers, all_positions, conformance
+from seqlab_export.reports.conformance import CHECKS, Cell, ConformanceRow, all_mixers, all_positions, conformance
 from seqlab_export.reports.conformance_page import to_json, to_markdown
 
 ROOT = Path(__file__).parents[1]
@@ -26,13 +26,13 @@ def num_parameters() -> dict[str, int]:
         return {name: sum(weight.numel() for weight in made[name](D_MODEL).parameters()) for name in made}
 
 
-def matrix() -> list[Row]:
+def matrix() -> list[ConformanceRow]:
     """The rows of every pair: the stored ones, and the others measured."""
     stored = {(row["mixer"], row["positions"]): row for row in json.loads(MATRIX.read_text(encoding="utf-8"))}
     rows = []
     for (mixer, make), (positions, encode) in product(all_mixers().items(), all_positions().items()):
         if row := stored.get((mixer, positions)):
-            rows.append(Row(mixer, positions, {check: Cell(**row[check]) for check in CHECKS}))
+            rows.append(ConformanceRow(mixer, positions, {check: Cell(**row[check]) for check in CHECKS}))
         else:
             rows += conformance({mixer: make}, {positions: encode})
     return rows

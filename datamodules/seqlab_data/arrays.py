@@ -72,7 +72,7 @@ def read_images(path: str | None) -> Images:
     return Images(images if images.ndim == 4 else images[..., None], labels)
 
 
-class Row(NamedTuple):
+class Record(NamedTuple):
     """A sequence, (T, F) float32; its target: a class, a number, or 0 or 1 for each label, (C,), or for each frame and
     label, (T, C) float32; and the file and row of both."""
 
@@ -94,7 +94,7 @@ class Row(NamedTuple):
 
 def read_table(
     path: str, *, features: Sequence[str], target: str, whole_numbers: WholeNumbers | None = None
-) -> list[Row]:
+) -> list[Record]:
     """The rows of a path, in order, counted from 0.
 
     Args:
@@ -132,7 +132,7 @@ def read_table(
     ]
 
 
-def check_alike(rows: Sequence[Row]) -> None:
+def check_alike(rows: Sequence[Record]) -> None:
     """Rejects rows that differ from the first in the number of features or the kind of target.
 
     Raises:
@@ -157,7 +157,7 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
         ValueError: it cannot be read, or lacks a wanted array; the message names the `accepted` formats.
     """
     path = Path(path).expanduser()
-    with _whole(path, accepted):
+    with _readable(path, accepted):
         if path.is_dir():
             arrays = {file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))}
         elif zipfile.is_zipfile(path):
@@ -174,7 +174,7 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
 
 
 @contextmanager
-def _whole(path: str | Path, accepted: str) -> Iterator[None]:
+def _readable(path: str | Path, accepted: str) -> Iterator[None]:
     """Rejects a file that cannot be read, with a message that names the `accepted` formats."""
     try:
         yield
@@ -187,7 +187,7 @@ def _whole(path: str | Path, accepted: str) -> Iterator[None]:
 def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
     from pyarrow import parquet
 
-    with _whole(name, TABLES):
+    with _readable(name, TABLES):
         check_names(parquet.read_schema(name).names, wanted, "it")
         table = parquet.read_table(name, columns=[*wanted], page_checksum_verification=True)
         found = {column: [value.as_py() for value in table[column]] for column in wanted}
@@ -210,7 +210,7 @@ def _array(value: Any) -> NDArray[Any]:
         return found
 
 
-def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], length: Any, numbers: bool) -> Row:
+def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], length: Any, numbers: bool) -> Record:
     columns = []
     for name, part in parts.items():
         _check_nulls(place, name, part)
@@ -238,7 +238,7 @@ def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], lengt
     by_frame = target.ndim == 2
     if by_frame and len(target) != longest:
         raise ValueError(f"{place} has {longest} frames, but {len(target)} targets; give one for each frame")
-    return Row(inputs, _target(place, target[:num_frames] if by_frame else target, numbers), place)
+    return Record(inputs, _target(place, target[:num_frames] if by_frame else target, numbers), place)
 
 
 def _check_nulls(place: str, name: str, part: NDArray[Any]) -> None:

@@ -27,7 +27,7 @@ from seqlab_data.tokenizers import (
     WordTokenizer,
     load_tokenizer,
 )
-from seqlab_data.tokenizers.pieces import whole
+from seqlab_data.tokenizers.pieces import joined
 
 FORMAT = 1
 """Format version. Raise it when the tokens of the same texts and settings change, so that old caches are not used."""
@@ -200,7 +200,7 @@ def learn(make_tokenizer: MakeTokenizer, texts: Iterable[str]) -> Tokenizer:
     if isinstance(make_tokenizer, Tokenizer):
         return make_tokenizer
     cls, options = _class_of(make_tokenizer)
-    return make_tokenizer(whole(texts)) if cls is None else cls.learn(texts, **options)
+    return make_tokenizer(joined(texts)) if cls is None else cls.learn(texts, **options)
 
 
 def _class_of(make_tokenizer: MakeTokenizer) -> tuple[type[Tokenizer] | None, dict[str, Any]]:

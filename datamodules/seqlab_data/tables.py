@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.annotated import AnnotatedDataModule
-from seqlab_data.arrays import Row, WholeNumbers, check_alike, read_table
+from seqlab_data.arrays import Record, WholeNumbers, check_alike, read_table
 
 
-class TableDataModule(AnnotatedDataModule[Row]):
+class TableDataModule(AnnotatedDataModule[Record]):
     """Sequences of features, each with a class, a number or labels, or with labels for each frame. docs/data.md has
     the guarantees.
 
@@ -92,11 +92,11 @@ class TableDataModule(AnnotatedDataModule[Row]):
         return {**super().describe(), **told}
 
     @property
-    def _first(self) -> Row:
+    def _first(self) -> Record:
         """First training row, which all others match in features and kind of target."""
         return self._found[0]["train"][0]
 
-    def _read_paths(self) -> tuple[dict[str, list[Row]], str]:
+    def _read_paths(self) -> tuple[dict[str, list[Record]], str]:
         read = {
             split: read_table(path, features=self.features, target=self.target, whole_numbers=self.whole_numbers)
             for split, path in self.paths.items()
@@ -112,10 +112,10 @@ class TableDataModule(AnnotatedDataModule[Row]):
     def _inputs(self) -> Mapping[str, Sequence[NDArray[np.float32]]]:
         return {split: [row.inputs for row in rows] for split, rows in self._examples.items()}
 
-    def _labels_of(self, example: Row) -> tuple[str, ...]:
+    def _labels_of(self, example: Record) -> tuple[str, ...]:
         return (example.target,) if isinstance(example.target, str) else ()
 
-    def _target(self, example: Row) -> NDArray[Any]:
+    def _target(self, example: Record) -> NDArray[Any]:
         if isinstance(example.target, str):
             return np.array(self.class_at(example.place, example.target))  # ()
         return np.asarray(example.target, dtype=np.float32)  # (), (C,) or (T, C)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from seqlab import Entry, Mixer, State, models, positions
+from seqlab import Mixer, State, StateEntry, models, positions
 from seqlab.laws import CAUSAL, LIMIT, Subject
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab_data.tokenizers import CharTokenizer
@@ -44,8 +44,8 @@ class Decay(Mixer):
         h = self.decay.sigmoid() * state["h"] + self.in_proj(x_t)
         return h, {"h": h}
 
-    def state_spec(self) -> tuple[Entry, ...]:
-        return (Entry("h", (self.d_model,)),)
+    def state_spec(self) -> tuple[StateEntry, ...]:
+        return (StateEntry("h", (self.d_model,)),)
 
 
 def main(folder: str) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqlab_export.bundle import export_bundle
+    from seqlab_export.runner.bundle_text_model import open_text_model
     from seqlab_export.runner.graph_runner import open_bundle
-    from seqlab_export.runner.text_model import open_text_model
     from seqlab_export.runner.verify import verify_bundle
 
 __all__ = ["export_bundle", "open_bundle", "open_text_model", "verify_bundle"]
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
         case "open_bundle":
             from seqlab_export.runner.graph_runner import open_bundle as found  # type: ignore[assignment]
         case "open_text_model":
-            from seqlab_export.runner.text_model import open_text_model as found  # type: ignore[assignment]
+            from seqlab_export.runner.bundle_text_model import open_text_model as found  # type: ignore[assignment]
         case "verify_bundle":
             from seqlab_export.runner.verify import verify_bundle as found  # type: ignore[assignment]
         case _:

@@ -5,7 +5,7 @@
     generate                the decoding loop over ids, of any model
     compare                 runs side by side, sorted by a metric
     attention, recurrence, positions, nn, models    the blocks
-    Mixer, State, Entry     what every block that mixes over time is, what it remembers, and how it declares that
+    Mixer, State, StateEntry     what every block that mixes over time is, what it remembers, and how it declares that
 
 What is named here is imported when it is asked for, so that `import seqlab` is light.
 """
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from seqlab.comparison.comparison import compare
     from seqlab.decoding import generate
     from seqlab.decoding.text_model import TextModel
-    from seqlab.mixer import Entry, Mixer, State
+    from seqlab.mixer import Mixer, State, StateEntry
     from seqlab.trained.load import LoadedRun, load_run
-    from seqlab.trained.text_model import open_text_model
+    from seqlab.trained.run_text_model import open_text_model
 
 __version__ = "0.2.0"
 __all__ = [
-    "Entry",
     "LoadedRun",
     "Mixer",
     "State",
+    "StateEntry",
     "TextModel",
     "attention",
     "compare",
@@ -42,7 +42,7 @@ __all__ = [
     "recurrence",
 ]
 _PLACES = {
-    "Entry": "seqlab.mixer",
+    "StateEntry": "seqlab.mixer",
     "LoadedRun": "seqlab.trained.load",
     "Mixer": "seqlab.mixer",
     "State": "seqlab.mixer",
@@ -50,7 +50,7 @@ _PLACES = {
     "compare": "seqlab.comparison.comparison",
     "generate": "seqlab.decoding",
     "load_run": "seqlab.trained.load",
-    "open_text_model": "seqlab.trained.text_model",
+    "open_text_model": "seqlab.trained.run_text_model",
 }
 
 

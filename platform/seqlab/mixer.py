@@ -23,7 +23,7 @@ State = dict[str, Tensor]
 """Named tensors in a fixed order, batch first, never modified in place."""
 
 
-class Entry(NamedTuple):
+class StateEntry(NamedTuple):
     """Declaration of one state entry.
 
     Attributes:
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
     kind: Literal["counter", "growing", "window", "fixed", "source"] = "fixed"
 
 
-Spec = tuple[Entry, ...]
+StateSpec = tuple[StateEntry, ...]
 """State entries of a mixer or a model, in order."""
 
 Cuts = dict[str, Literal["columns", "rows", "heads", "vocabulary"]]
@@ -52,7 +52,7 @@ sharded by its outputs ("columns"), or by its inputs with the ranks' results sum
 (B, H, T, K), runs on each rank's own heads with one gain shared by all ("heads"). An embedding, an output layer or its
 bias is sharded by tokens ("vocabulary")."""
 
-POSITION = Entry("position", (), torch.int64, kind="counter")
+POSITION = StateEntry("position", (), torch.int64, kind="counter")
 """Number of real tokens read so far."""
 
 
@@ -102,7 +102,7 @@ class Mixer(nn.Module, ABC):
         """Decode step: maps x_t (B, D) and a state to y_t (B, D) and the next state, without recomputation."""
 
     @abstractmethod
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         """State entries; empty if the mixer is not causal."""
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
@@ -179,13 +179,13 @@ def fix_capacity(model: nn.Module, capacity: int | None) -> None:
             module.capacity = capacity
 
 
-def size_of(spec: Spec, seq_len: int) -> int:
+def size_of(spec: StateSpec, seq_len: int) -> int:
     """Number of values in one sequence's state after `seq_len` tokens, excluding counters and source entries."""
     own = [entry.dims for entry in spec if entry.kind not in ("counter", "source")]
     return sum(prod(seq_len if isinstance(dim, str) else dim for dim in dims) for dims in own)
 
 
-def check_state(state: State, spec: Spec, batch_size: int, owner: str) -> None:
+def check_state(state: State, spec: StateSpec, batch_size: int, owner: str) -> None:
     """Raises ValueError if a state belongs to another model or has another batch size.
 
     Args:
@@ -208,7 +208,7 @@ def check_state(state: State, spec: Spec, batch_size: int, owner: str) -> None:
             )
 
 
-def check_declared(state: State, spec: Spec, num_read: int, dtype: torch.dtype) -> None:
+def check_declared(state: State, spec: StateSpec, num_read: int, dtype: torch.dtype) -> None:
     """Raises ValueError if the state after `num_read` tokens does not match `spec`, for weights in `dtype`."""
     names = [entry.name for entry in spec]
     if list(state) != names:

@@ -20,7 +20,7 @@ from seqlab.batch import PairBatch
 from seqlab.budgets import decoding_flops, forward_flops, training_flops
 from seqlab.budgets.activations import Activations, Kept, activations
 from seqlab.budgets.flops import _total
-from seqlab.mixer import Mixer, Spec, State
+from seqlab.mixer import Mixer, State, StateSpec
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, CausalConv, Mamba
@@ -143,7 +143,7 @@ class Own(Mixer):
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         return self.inner.step(x_t @ self.weight, state)
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         return self.inner.state_spec()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import seqlab.budgets.match as matching
-from seqlab.budgets.match import Cost, match, said
+from seqlab.budgets.match import CostEstimate, match, said
 from seqlab.config.configs import read_config
 from seqlab.config.options import Budget
 
@@ -58,10 +58,10 @@ def measure(spread: float) -> Any:
     """A clock by which a step takes a tenth of a microsecond a parameter."""
     asked: list[int] = []
 
-    def seconds(task: Any, data: Any) -> Cost:
+    def seconds(task: Any, data: Any) -> CostEstimate:
         asked.append(sum(weight.numel() for weight in task.parameters()))
         assert len(set(asked)) == len(asked), "a model was measured twice"
-        return Cost(asked[-1] * 1e-7, spread)
+        return CostEstimate(asked[-1] * 1e-7, spread)
 
     return seconds
 

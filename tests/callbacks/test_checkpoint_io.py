@@ -19,7 +19,7 @@ import torch
 
 from callbacks.tiny_fit import Diary, EndBefore, KilledError, diary, fit
 from seqlab.checkpoints import checksummed_file
-from seqlab.checkpoints.checksummed_file import SEAL_SIZE, Hashing
+from seqlab.checkpoints.checksummed_file import CHECKSUM_SIZE, Hashing
 from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 
 IO = AtomicCheckpointIO()
@@ -112,7 +112,7 @@ def test_a_hole_is_not_hashed(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_torch_would_read_in_its_older_format_is_refused(path: Path) -> None:
-    sealed(path, b"older" + path.read_bytes()[: -SEAL_SIZE - 2] + bytes(2))
+    sealed(path, b"older" + path.read_bytes()[: -CHECKSUM_SIZE - 2] + bytes(2))
     with pytest.raises(ValueError, match=r"last\.ckpt is damaged: it does not begin as a zip file"):
         read_checkpoint(path)
 
@@ -178,8 +178,8 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.at_once, self.most = threading.Event(), 0, 0
-        self._save = checksummed_file.save_sealed
-        monkeypatch.setattr("seqlab.checkpoints.io.save_sealed", self.save)
+        self._save = checksummed_file.save_checksummed
+        monkeypatch.setattr("seqlab.checkpoints.io.save_checksummed", self.save)
 
     def save(self, checkpoint: dict[str, Any], path: Path) -> None:
         self.at_once += 1
@@ -246,10 +246,10 @@ def test_what_went_wrong_is_raised_once_by_what_comes_next(
 def test_a_fit_that_writes_in_the_background_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slowly(checkpoint: dict[str, Any], path: Path) -> None:
         time.sleep(0.05)
-        checksummed_file.save_sealed(checkpoint, path)
+        checksummed_file.save_checksummed(checkpoint, path)
 
     whole = fit(tmp_path / "whole")
-    monkeypatch.setattr("seqlab.checkpoints.io.save_sealed", slowly)
+    monkeypatch.setattr("seqlab.checkpoints.io.save_checksummed", slowly)
     monkeypatch.setattr("callbacks.tiny_fit.AtomicCheckpointIO", lambda: AtomicCheckpointIO(in_background=True))
     last, at_the_end = tmp_path / "resumed" / "checkpoints" / "last.ckpt", []
     end = lambda *_: at_the_end.append(read_checkpoint(last)["global_step"])  # noqa: E731

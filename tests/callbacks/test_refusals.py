@@ -9,7 +9,7 @@ import pytest
 from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.checkpoint import Checkpoints
 from seqlab.callbacks.exact_resume import ExactResume
-from seqlab.callbacks.roll_call import RollCall
+from seqlab.callbacks.rank_watchdog import RankWatchdog
 from seqlab.callbacks.skip_spikes import SkipSpikes
 from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.probes.gradient_probe import GradientProbe
@@ -25,7 +25,7 @@ NAN = float("nan")
         *((Checkpoints, {"every_n_minutes": bad}, "--checkpoint_minutes must be above 0") for bad in (0.0, -1.0, NAN)),
         (ExactResume, {"seed": -1}, "seed must be at least 0, got -1"),
         (GradientProbe, {"rows": 0}, "rows to be at least 1, got 0"),
-        (RollCall, {"timeout": 0}, "--timeout must be above 0 seconds, got 0"),
+        (RankWatchdog, {"timeout": 0}, "--timeout must be above 0 seconds, got 0"),
         (SkipSpikes, {"times": 1}, "above 1, got 1"),
         (TokensPerStep, {"tokens": 0}, "at least 1, got 0"),
     ],

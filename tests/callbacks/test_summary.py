@@ -19,8 +19,8 @@ from torch import nn
 
 from callbacks.tiny_fit import fit
 from seqlab.attention import Attention
+from seqlab.callbacks.fit_summary import FitSummary, _why_early, closing_line, how_to_go_on
 from seqlab.callbacks.summary import ModelTable, model_table
-from seqlab.callbacks.where_next import WhereNext, _why_early, how_to_go_on, where_next
 from seqlab.models import DecoderLM
 from seqlab.nn.block import Block
 from seqlab.nn.feed_forward import SwiGLU
@@ -78,11 +78,11 @@ def test_a_fit_begins_with_the_table_and_ends_with_one_line(
 ) -> None:
     """None where it has left no checkpoint."""
     monkeypatch.chdir(tmp_path)
-    fit(tmp_path / "run", [ModelTable(), WhereNext()], max_epochs=1)
+    fit(tmp_path / "run", [ModelTable(), FitSummary()], max_epochs=1)
     out, err = capfd.readouterr()
     assert err.splitlines()[0].split() == ["part", "Sequential", "parameters", "state", "at", "1024", "tokens"]
     assert out == ("Run 1f2e (1f2e) · best checkpoint run/checkpoints/best.ckpt · next: seqlab test 1f2e\n")
-    fit(tmp_path / "fast", [WhereNext()], fast_dev_run=True)
+    fit(tmp_path / "fast", [FitSummary()], fast_dev_run=True)
     assert capfd.readouterr().out == ""
 
 
@@ -91,13 +91,13 @@ def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     path = str(tmp_path / "last.ckpt")
     logger: Any = SimpleNamespace(run_id="1f2e3d4c5b6a", run_name="brave-owl-12")
-    assert where_next(logger, "", path) == (
+    assert closing_line(logger, "", path) == (
         "Run brave-owl-12 (1f2e3d4c) · last checkpoint last.ckpt · "
         "next: seqlab export brave-owl-12 --out bundles/brave-owl-12"
     )
-    assert where_next(None, "", path) == "Checkpoint last.ckpt · next: seqlab export last.ckpt --out bundles/last"
+    assert closing_line(None, "", path) == "Checkpoint last.ckpt · next: seqlab export last.ckpt --out bundles/last"
     logger.run_name = "my run; $HOME"
-    command = where_next(logger, "best", "", trust=["mine", "data"]).partition("next: ")[2]
+    command = closing_line(logger, "best", "", trust=["mine", "data"]).partition("next: ")[2]
     named = ["seqlab", "export", "my run; $HOME", "--trust", "mine", "--trust", "data"]
     assert shlex.split(command) == [*named, "--out", "bundles/my run; $HOME"]
     assert how_to_go_on(logger, tmp_path, 3, ["mine"]).endswith("next: seqlab resume 1f2e3d4c --trust mine")

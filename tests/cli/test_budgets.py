@@ -16,7 +16,7 @@ import seqlab.callbacks.step_seconds as timing
 import seqlab.cli.matched as matching
 import seqlab.cli.profiled
 from cli.conftest import TINY, Seqlab, same_weights
-from seqlab.budgets.match import Cost
+from seqlab.budgets.match import CostEstimate
 from seqlab.budgets.parts import Part
 from seqlab.budgets.shares import STEP, Time, shares
 from seqlab.callbacks.step_seconds import step_seconds
@@ -84,7 +84,7 @@ def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch:
         clock.now += clock.tick
         return clock.now
 
-    def measured(task: Any, *rest: Any) -> Cost:
+    def measured(task: Any, *rest: Any) -> CostEstimate:
         clock.tick = 1e-6 * sum(weight.numel() for weight in task.parameters())
         return step_seconds(task, *rest)
 

@@ -8,7 +8,7 @@ import torch
 
 from cli.conftest import TINY, Seqlab
 from scale.forked import forked
-from seqlab.checkpoints.checksummed_file import load_sealed
+from seqlab.checkpoints.checksummed_file import load_checksummed
 from seqlab.checkpoints.io import read_checkpoint
 from seqlab.cli import (
     lightning_cli,  # noqa: F401  # as mlflow
@@ -26,7 +26,7 @@ def test_a_run_of_two_processes(quick: Seqlab) -> None:
     assert forked(2, lambda: _exits(*FIT, *SPREAD), timeout=240) == [0, 0]
     run = find_run("spread")
     best = run.best_checkpoint
-    assert run.status == "FINISHED" and best is not None and "shards" in load_sealed(best)
+    assert run.status == "FINISHED" and best is not None and "shards" in load_checksummed(best)
 
     whole = best.with_name("best.consolidated.ckpt")
     said = quick("consolidate", "spread").stdout

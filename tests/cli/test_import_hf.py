@@ -18,7 +18,7 @@ from runtime import programs
 from seqlab.models.pretrained import Pretrained, read_pretrained, read_special_ids
 from seqlab.trained import import_hf
 from seqlab.trained.load import load_run
-from seqlab.trained.text_model import open_text_model
+from seqlab.trained.run_text_model import open_text_model
 from seqlab_data.tokenizers import PretrainedTokenizer, tokenizer_from_dict
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.serving.mlflow_model import _load_pyfunc

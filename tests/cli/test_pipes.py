@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seqlab.checkpoints.checksummed_file import load_sealed
+from seqlab.checkpoints.checksummed_file import load_checksummed
 from seqlab.cli import main
 from seqlab.files.regular_file import check_regular
 from seqlab.tracking.runs import find_run
@@ -97,7 +97,7 @@ def test_an_option_that_could_name_a_config(option: str, tmp_path: Path, capsys:
 @pytest.mark.parametrize("make", [pipe, device])
 def test_what_reads_a_file_refuses_it(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "tokenizer.json")
-    for read in (load_sealed, load_tokenizer, lambda path: PretrainedTokenizer(file=str(path))):
+    for read in (load_checksummed, load_tokenizer, lambda path: PretrainedTokenizer(file=str(path))):
         with pytest.raises(ValueError, match=r"tokenizer\.json|accepted: a regular file"):
             read(tmp_path if read is load_tokenizer else tmp_path / "tokenizer.json")
 

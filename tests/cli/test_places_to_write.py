@@ -16,7 +16,7 @@ from cli.conftest import Seqlab
 from seqlab.cli import VERBS
 from seqlab.cli.fit import LIGHTNING
 from seqlab.cli.sweep import _check_storage
-from seqlab.files.atomic import CannotWriteError, make_folder, write_whole
+from seqlab.files.atomic import CannotWriteError, make_folder, write_atomically
 from seqlab.files.html_page import made_by
 from seqlab.files.place_to_write import file_to_write, files_to_write, folder_to_write
 from seqlab.sweeps.queue import _check_file
@@ -126,7 +126,7 @@ def test_a_place_is_made_when_it_is_written_and_refused_before(tmp_path: Path) -
     assert files_to_write(str(tmp_path / "a" / "b"), {"file": ""}) == tmp_path / "a" / "b"
     assert not os.listdir(tmp_path)
     make_folder(tmp_path / "a" / "b")
-    write_whole(tmp_path / "a" / "b" / "file", "text")
+    write_atomically(tmp_path / "a" / "b" / "file", "text")
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'a' / 'b' / 'file'} is a file; name a folder")):
         files_to_write(str(tmp_path / "a" / "b" / "file" / "c"), {})
     for refuses in (file_to_write, lambda out: files_to_write(out, {}), folder_to_write):

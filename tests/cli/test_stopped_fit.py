@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from cli.conftest import TINY, Seqlab, before_steps, same_weights, send, write_text
-from seqlab.callbacks.one_start import OneStart
+from seqlab.callbacks.resume_consistency import ResumeConsistency
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run, search
 from seqlab.tracking.store import Store
@@ -147,9 +147,9 @@ def test_a_changed_config_is_noted_and_other_data_are_refused(quick: Seqlab, mon
 def test_ranks_that_would_begin_apart_are_refused() -> None:
     strategy = SimpleNamespace(broadcast=lambda mine: "last.ckpt", reduce_boolean_decision=bool)
     trainer: Any = SimpleNamespace(world_size=2, global_rank=1, strategy=strategy)
-    OneStart("last.ckpt").setup(trainer, L.LightningModule(), "fit")
+    ResumeConsistency("last.ckpt").setup(trainer, L.LightningModule(), "fit")
     with pytest.raises(ValueError, match=r"rank 0 continues from last.ckpt and rank 1 from none; all ranks must see"):
-        OneStart(None).setup(trainer, L.LightningModule(), "fit")
+        ResumeConsistency(None).setup(trainer, L.LightningModule(), "fit")
 
 
 KILLS = """

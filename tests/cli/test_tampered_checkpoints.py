@@ -21,7 +21,7 @@ import torch
 import yaml
 
 from cli.conftest import Seqlab
-from seqlab.checkpoints.checksummed_file import Hashing, load_sealed, save_sealed
+from seqlab.checkpoints.checksummed_file import Hashing, load_checksummed, save_checksummed
 from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.config.configs import load_short_yaml, read_config
 from seqlab.config.trust import check_trust
@@ -181,8 +181,8 @@ def test_a_stored_config_is_counted_before_it_is_walked() -> None:
     "value", [list(range(101_000)), ["x"] * 101_000, doubled(15)], ids=["numbers", "texts", "lists"]
 )
 def test_a_checkpoint_may_have_as_many_values_as_its_pickle_has_bytes(value: list[Any], tmp_path: Path) -> None:
-    save_sealed({"kept": value}, tmp_path / "some.ckpt")
-    assert load_sealed(tmp_path / "some.ckpt") == {"kept": value}
+    save_checksummed({"kept": value}, tmp_path / "some.ckpt")
+    assert load_checksummed(tmp_path / "some.ckpt") == {"kept": value}
 
 
 def pickled(values: bytes) -> bytes:
@@ -217,7 +217,7 @@ def test_reading_a_pickle_takes_no_more_steps_than_it_has_bytes(name: str, tmp_p
         sealed.seal()
     start = time.process_time()
     with pytest.raises(ValueError, match=rf"some\.ckpt is damaged: .*{why}"):
-        load_sealed(tmp_path / "some.ckpt")
+        load_checksummed(tmp_path / "some.ckpt")
     assert time.process_time() - start < 5
 
 
@@ -229,8 +229,8 @@ def test_what_is_shared_and_hashed_a_few_times_is_read(tmp_path: Path) -> None:
         "groups": [{"betas": betas}] * 100,
         "state": [state, state],
     }
-    save_sealed(kept, tmp_path / "some.ckpt")
-    assert load_sealed(tmp_path / "some.ckpt") == kept
+    save_checksummed(kept, tmp_path / "some.ckpt")
+    assert load_checksummed(tmp_path / "some.ckpt") == kept
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -16,7 +16,7 @@ from export.test_encoder_bundles import D_MODEL, SEQ_LEN, C, exported
 from repository.source_tree import ROOT
 from seqlab.models import BagOfWords
 from seqlab_data.tokenizers import SubwordTokenizer
-from seqlab_export.runner.text_model import open_text_model
+from seqlab_export.runner.bundle_text_model import open_text_model
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from export.toys import TOKENIZER, Shared, export_toy, toy
 from seqlab.attention import Attention
-from seqlab.mixer import Entry, Mixer, Spec, State
+from seqlab.mixer import Mixer, State, StateEntry, StateSpec
 from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import ByteTokenizer
@@ -142,8 +142,8 @@ class Plain(Mixer):
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         return x_t, state
 
-    def state_spec(self) -> Spec:
-        return (Entry("h", (2,), initial=1.0),)
+    def state_spec(self) -> StateSpec:
+        return (StateEntry("h", (2,), initial=1.0),)
 
 
 class Uneven(Plain):

@@ -17,7 +17,15 @@ from seqlab.cli import main
 from seqlab.mixer import Mixer, State
 from seqlab.positions import NoPositions, PositionalEncoding, RoPE
 from seqlab.recurrence import GRU
-from seqlab_export.reports.conformance import CHECKS, Cell, Row, all_mixers, all_positions, conformance, measure_mixer
+from seqlab_export.reports.conformance import (
+    CHECKS,
+    Cell,
+    ConformanceRow,
+    all_mixers,
+    all_positions,
+    conformance,
+    measure_mixer,
+)
 
 MATRIX = json.loads((Path(__file__).parents[2] / "docs" / "conformance.json").read_text(encoding="utf-8"))
 COMMITTED = {(row["mixer"], row["positions"]): row for row in MATRIX}
@@ -25,7 +33,7 @@ SMALLEST = 1e-16
 """Smallest error that is compared. A law's error below it is only noise."""
 
 
-def measured(mixer: type[Mixer], encoding: type[PositionalEncoding]) -> Row:
+def measured(mixer: type[Mixer], encoding: type[PositionalEncoding]) -> ConformanceRow:
     (row,) = conformance({"mixer": mixer}, {"encoding": encoding})
     assert tuple(row.cells) == CHECKS
     return row

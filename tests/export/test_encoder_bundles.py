@@ -27,9 +27,9 @@ from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.capture import graph_forms
 from seqlab_export.capture.graph_forms import longest_input
+from seqlab_export.runner.bundle_text_model import load_codec
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.report import Report
-from seqlab_export.runner.text_model import load_codec
 from tolerances import TOLERANCE
 
 V, C, D_MODEL, SEQ_LEN = TOKENIZER.vocab_size, 3, 8, 40

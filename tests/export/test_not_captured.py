@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Mixer, Spec, State
+from seqlab.mixer import Mixer, State, StateEntry, StateSpec
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab_export.capture.graph_forms import SequenceForm
@@ -36,8 +36,8 @@ class Own(Mixer):
         y, new_state = self.forward(x_t[:, None], state)
         return y[:, 0], new_state
 
-    def state_spec(self) -> Spec:
-        return (Entry("h", (self.d_model,)),)
+    def state_spec(self) -> StateSpec:
+        return (StateEntry("h", (self.d_model,)),)
 
 
 def looped(x: Tensor, h: Tensor) -> Tensor:

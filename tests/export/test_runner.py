@@ -19,10 +19,10 @@ from repository.source_tree import ROOT, python_blocks
 from seqlab.cli import main
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
+from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof
-from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.runner.verify import load_golden, verify_bundle
 
 PROGRAM = """

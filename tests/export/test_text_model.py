@@ -18,8 +18,8 @@ from mlflow.exceptions import MlflowException
 from export.toys import TOKENIZER, run_bare
 from repository.source_tree import python_blocks
 from seqlab.config.text_options import GENERATE
+from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.runner.graph_runner import Bundle
-from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.serving.mlflow_model import save_model
 
 Served = Callable[[str], Path]

@@ -19,8 +19,8 @@ import pytest
 from google.protobuf import json_format, text_format
 
 from export.planted import HOSTILE, check_none_is_opened
+from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.runner.manifest import BundleError, hash_files
-from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.serving.triton import write_repository
 
 Served = Callable[[str], Path]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqlab_export.runner.text_model import open_text_model
+from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.serving.triton import write_repository
 from servers import free_port, running
 

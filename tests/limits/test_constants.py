@@ -21,7 +21,7 @@ from torch.distributed.constants import default_pg_timeout
 from limits.edge import Edge
 from seqlab import cli
 from seqlab.batch import IGNORE
-from seqlab.callbacks.roll_call import TORCHS
+from seqlab.callbacks.rank_watchdog import TORCHS
 from seqlab.cli import shown
 from seqlab.cli.submit import sbatch_script
 from seqlab.comparison import examples, lengths

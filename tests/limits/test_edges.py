@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from limits.edge import Edge
-from seqlab.budgets.match import Cost, _nearest
-from seqlab.callbacks.roll_call import Note, RollCall
+from seqlab.budgets.match import CostEstimate, _nearest
+from seqlab.callbacks.rank_watchdog import Note, RankWatchdog
 from seqlab.comparison.statistics import seeds_needed
 from seqlab.config.trust import _values
 from seqlab.sweeps.result import LETTERS, _short
@@ -47,11 +47,11 @@ def state_of(numbers: int) -> None:
 
 
 def matched_to(budget: float) -> None:
-    _nearest(lambda number: Cost(100.0 * number), 1, 1, budget, "d_model")
+    _nearest(lambda number: CostEstimate(100.0 * number), 1, 1, budget, "d_model")
 
 
 def searched_to(budget: float) -> None:
-    _nearest(lambda number: Cost(float(number)), 1, 1, budget, "d_model")
+    _nearest(lambda number: CostEstimate(float(number)), 1, 1, budget, "d_model")
 
 
 def step_off_by(relative: float) -> None:
@@ -124,7 +124,7 @@ def test_a_run_begins_between_1970_and_the_year_9999(start: int, is_read: bool) 
 @pytest.mark.parametrize(("silent", "is_late"), [(20.0, False), (20.1, True)])
 def test_a_rank_that_writes_no_note_for_four_beats_of_five_seconds_is_late(silent: float, is_late: bool) -> None:
     mine, other = Note(3, "step", "", 100.0), Note(3, "step", "", 100.0 - silent)
-    assert RollCall()._is_late(other, mine) == is_late
+    assert RankWatchdog()._is_late(other, mine) == is_late
 
 
 @pytest.mark.parametrize(("effect", "needed"), [(0.08868, 1000), (0.08867, None)])

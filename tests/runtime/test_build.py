@@ -14,8 +14,8 @@ import pytest
 import seqlab
 from runtime.conftest import Bundle
 from runtime.programs import ENVIRONMENT, ROOT, RUNTIME, Command, build, refusal, run
+from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.runner.graph_runner import BundleRunner
-from seqlab_export.runner.text_model import open_text_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -18,9 +18,9 @@ from export.toys import TOKENIZER
 from runtime.conftest import SEQ_LEN, SOURCE, Bundle
 from runtime.programs import ENVIRONMENT, answers, build
 from seqlab.decoding import Repetition, Sampling, beam_search, generate
+from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.runner.graph_runner import Bundle as Bundles
 from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
-from seqlab_export.runner.text_model import open_text_model
 from web import programs as web
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")

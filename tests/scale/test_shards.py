@@ -23,7 +23,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 
 from scale.forked import forked
 from seqlab.checkpoints import checksummed_file, shard_storage, sharded
-from seqlab.checkpoints.checksummed_file import load_sealed, save_sealed
+from seqlab.checkpoints.checksummed_file import load_checksummed, save_checksummed
 from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 
 WEIGHT = torch.arange(35.0).view(7, 5)
@@ -127,7 +127,7 @@ def killed() -> None:
 
 MOMENTS: dict[str, tuple[Any, str, int]] = {
     "before its shards": (shard_storage._Writer, "write_data", 1),
-    "after its shards": (sharded, "save_sealed", 1),
+    "after its shards": (sharded, "save_checksummed", 1),
     "before the rename": (os, "replace", 1),
     "after the rename": (checksummed_file, "sync_folder", 2),
     "before the old shards are removed": (sharded, "remove_shards", 2),
@@ -224,7 +224,7 @@ def test_nothing_of_it_is_executed(path: Path, tmp_path: Path) -> None:
     trap, (folder,) = tmp_path / "executed", folders(path)
     (folder / ".metadata").write_bytes(pickle.dumps(Evil(trap)))
     check(path, 1)
-    outline = load_sealed(path)
+    outline = load_checksummed(path)
     file = folder / "__0_0.distcp"
     zipped, packed = io.BytesIO(), io.BytesIO()
     torch.save(Evil(trap), zipped)
@@ -240,7 +240,7 @@ def test_nothing_of_it_is_executed(path: Path, tmp_path: Path) -> None:
         outline["shards"]["files"][file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
         for number, part in enumerate(in_it):
             part |= {"start": number * len(content), "length": len(content)}
-        save_sealed(outline, path)
+        save_checksummed(outline, path)
         with pytest.raises(ValueError, match=rf"last\.ckpt is damaged: {said}"):
             read_checkpoint(path)
     assert not trap.exists()
@@ -273,7 +273,7 @@ HARMS: list[tuple[tuple[Any, ...], Any]] = [
 
 @pytest.mark.parametrize(("where", "value"), HARMS)
 def test_an_outline_may_say_anything(path: Path, one_rank: None, where: tuple[Any, ...], value: Any) -> None:
-    outline = inner = load_sealed(path)
+    outline = inner = load_checksummed(path)
     for key in where[:-1]:
         inner = inner[key]
     if value is GONE:
@@ -282,7 +282,7 @@ def test_an_outline_may_say_anything(path: Path, one_rank: None, where: tuple[An
         inner[where[-1]] |= outline["shards"]["parts"]["state_dict.one"][0]
     else:
         inner[where[-1]] = value
-    save_sealed(outline, path)
+    save_checksummed(outline, path)
     refused(path, "(damaged|not whole|not of this model)")
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import seqlab.tasks
 from scale.kinds import KINDS, kinds, of_kind
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab.callbacks.roll_call import RollCall
+from seqlab.callbacks.rank_watchdog import RankWatchdog
 from seqlab.config.half_precision import HalfInputs
 from seqlab.config.options import check_precision
 from seqlab.tasks import (
@@ -105,8 +105,8 @@ def test_what_no_task_can_be_is_refused(make: Any, sizes: Any, options: dict[str
         make(*sizes, **options)
 
 
-def test_a_roll_call_can_be_sent() -> None:
-    assert pickle.loads(pickle.dumps(RollCall(3.0))).timeout == 3.0
+def test_a_rank_watchdog_can_be_sent() -> None:
+    assert pickle.loads(pickle.dumps(RankWatchdog(3.0))).timeout == 3.0
 
 
 ON_CPU = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16, "16-true": torch.float16, "64-true": torch.float64}

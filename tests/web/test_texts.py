@@ -16,7 +16,7 @@ from once import SEED
 from runtime.conftest import Bundle
 from seqlab.decoding import Repetition, Sampling
 from seqlab.decoding.sampling import choose
-from seqlab_export.runner.text_model import open_text_model
+from seqlab_export.runner.bundle_text_model import open_text_model
 from web.programs import answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter

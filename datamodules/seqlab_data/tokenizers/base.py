@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab_data.tokenizers.pieces import whole
+from seqlab_data.tokenizers.pieces import joined
 
 FILE_NAME = "tokenizer.json"
 
@@ -54,7 +54,7 @@ class Tokenizer(ABC):
             ValueError: as in the constructor, or this class needs the whole text at once and the text is too long.
         """
         make: Any = cls
-        learnt: Self = make(whole(texts), **options)
+        learnt: Self = make(joined(texts), **options)
         return learnt
 
     def cut(self, text: str) -> int:

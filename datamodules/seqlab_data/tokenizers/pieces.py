@@ -47,7 +47,7 @@ def sized(texts: Iterable[str], size: int) -> Iterator[str]:
         yield "".join(held)
 
 
-def whole(texts: Iterable[str]) -> str:
+def joined(texts: Iterable[str]) -> str:
     """The concatenated text.
 
     Raises:

@@ -21,10 +21,10 @@ from seqlab.nn.updates import Updates
 from seqlab_export.lowering.standard import STANDARD
 
 
-def linear_attention_node(updates: Updates, matrix: Tensor, strongest: float = 0.0) -> tuple[Tensor, Tensor]:
+def linear_attention_node(updates: Updates, matrix: Tensor, min_log_decay: float = 0.0) -> tuple[Tensor, Tensor]:
     """One `LinearAttention` for the matrix recurrence, over T tokens; it does not support rules with `read`."""
     if updates.read is not None:
-        return matrix_recurrence.step_by_step(updates, matrix, strongest)
+        return matrix_recurrence.step_by_step(updates, matrix, min_log_decay)
     q, k, v, log_decay = (x.flatten(2) for x in updates[:4])
     beta = [] if updates.beta is None else [updates.beta.flatten(2)]
     heads = matrix.shape[1]

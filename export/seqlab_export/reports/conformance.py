@@ -61,7 +61,7 @@ class Float16OverflowError(ValueError):
     """A number is too large for float16."""
 
 
-class Row(NamedTuple):
+class ConformanceRow(NamedTuple):
     """One mixer with one encoding, and its cells by the names of `CHECKS`."""
 
     mixer: str
@@ -91,10 +91,10 @@ def all_positions() -> dict[str, PositionsFactory]:
     return {cls.__name__: cls for cls in encodings if cls is not PositionalEncoding}
 
 
-def conformance(mixers: dict[str, MixerFactory], encodings: dict[str, PositionsFactory]) -> Iterator[Row]:
+def conformance(mixers: dict[str, MixerFactory], encodings: dict[str, PositionsFactory]) -> Iterator[ConformanceRow]:
     """Measures each mixer with each encoding."""
     for (mixer_name, mixer), (name, encoding) in product(mixers.items(), encodings.items()):
-        yield Row(mixer_name, name, measure_mixer(mixer, encoding) | measure_onnx(mixer, encoding))
+        yield ConformanceRow(mixer_name, name, measure_mixer(mixer, encoding) | measure_onnx(mixer, encoding))
 
 
 def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:

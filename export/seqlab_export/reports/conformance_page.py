@@ -9,10 +9,10 @@ from rich import box
 from rich.table import Column, Table
 
 from seqlab.laws import LIMIT
-from seqlab_export.reports.conformance import CHECKS, D_MODEL, LENGTH, Row
+from seqlab_export.reports.conformance import CHECKS, D_MODEL, LENGTH, ConformanceRow
 
 
-def to_json(rows: list[Row]) -> list[dict[str, Any]]:
+def to_json(rows: list[ConformanceRow]) -> list[dict[str, Any]]:
     """The rows as plain values, with cells `{"error": x}`, `{"unsupported": reason}` or `{"failed": what}`."""
     return [
         {
@@ -27,7 +27,7 @@ def to_json(rows: list[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def to_table(rows: list[Row]) -> Table:
+def to_table(rows: list[ConformanceRow]) -> Table:
     """The rows as a table of errors; `reasons` explains cells without an error."""
     names = (Column(title, overflow="fold") for title in ("mixer", "positions"))
     table = Table(*names, *CHECKS, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
@@ -38,7 +38,7 @@ def to_table(rows: list[Row]) -> Table:
     return table
 
 
-def reasons(rows: list[Row]) -> list[str]:
+def reasons(rows: list[ConformanceRow]) -> list[str]:
     """Lines on failed and unsupported checks; checks with the same reason share a line."""
     lines = []
     for row in rows:
@@ -50,7 +50,7 @@ def reasons(rows: list[Row]) -> list[str]:
     return lines
 
 
-def to_markdown(rows: list[Row]) -> str:
+def to_markdown(rows: list[ConformanceRow]) -> str:
     """The rows as a page: supported combinations with their errors, then unsupported ones with the reasons."""
     possible = [row for row in rows if any(cell.unsupported is None for cell in row.cells.values())]
     lines = [

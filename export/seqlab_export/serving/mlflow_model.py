@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab.decoding.text_model import TextModel
+from seqlab_export.runner.bundle_text_model import open_text_model, reads_text
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner, open_bundle
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.sessions import ProviderName
-from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 
 if TYPE_CHECKING:

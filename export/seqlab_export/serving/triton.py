@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from seqlab.decoding.text_model import TextModel, not_of_texts
 from seqlab_export.runner import manifest
+from seqlab_export.runner.bundle_text_model import open_text_model, reads_text
 from seqlab_export.runner.sessions import ProviderName
-from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 
 TYPES = {int: "TYPE_INT64", float: "TYPE_FP64", str: "TYPE_STRING"}

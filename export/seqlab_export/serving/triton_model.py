@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqlab_export.runner.text_model import open_text_model
+from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.serving.triton_text import Step, Tensors, pack, to_text, unpack
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seqlab.decoding import padded_right
 from seqlab.decoding.text import Rows
-from seqlab_export.runner.text_model import load_codec
+from seqlab_export.runner.bundle_text_model import load_codec
 
 Tensors = dict[str, NDArray[Any]]
 

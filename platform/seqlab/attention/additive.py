@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.attention.alignment import Additive, AlignmentScore
 from seqlab.attention.memory import MemoryMixer, masked_softmax
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.numerics import without_autocast
 from seqlab.nn.scan import Carry, scan_over_time
 
@@ -42,8 +42,8 @@ class AdditiveAttention(MemoryMixer):
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return self.score.read(memory), memory
 
-    def carried(self) -> Spec:
-        return (Entry("h", (self.d_model,)),)
+    def carried(self) -> StateSpec:
+        return (StateEntry("h", (self.d_model,)),)
 
     def flops(self, new: int, seen: int) -> int:
         contexts = 2 * new * seen * self.d_model

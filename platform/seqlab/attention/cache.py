@@ -28,10 +28,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqlab.mixer import POSITION, Entry, Spec, State
+from seqlab.mixer import POSITION, State, StateEntry, StateSpec
 from seqlab.nn.padding import count_real, leading_pads, real_positions
 
-KEY_MASK = Entry("key_mask", ("S",), torch.bool, kind="counter")
+KEY_MASK = StateEntry("key_mask", ("S",), torch.bool, kind="counter")
 """Mask of the keys of a growing cache that are real tokens."""
 
 
@@ -55,7 +55,7 @@ class Keys(NamedTuple):
     state: State
 
 
-def cache_spec(rows: dict[str, tuple[int, ...]], window: int | None, capacity: int | None) -> Spec:
+def cache_spec(rows: dict[str, tuple[int, ...]], window: int | None, capacity: int | None) -> StateSpec:
     """State entries of a cache.
 
     Args:
@@ -64,9 +64,9 @@ def cache_spec(rows: dict[str, tuple[int, ...]], window: int | None, capacity: i
         capacity: number of preallocated slots C when all keys are kept; None = the cache grows.
     """
     if window is not None:
-        return POSITION, *(Entry(name, (*row[:-1], window, row[-1]), kind="window") for name, row in rows.items())
+        return POSITION, *(StateEntry(name, (*row[:-1], window, row[-1]), kind="window") for name, row in rows.items())
     length = "S" if capacity is None else "C"
-    kept = tuple(Entry(name, (*row[:-1], length, row[-1]), kind="growing") for name, row in rows.items())
+    kept = tuple(StateEntry(name, (*row[:-1], length, row[-1]), kind="growing") for name, row in rows.items())
     return (POSITION, KEY_MASK, *kept) if capacity is None else (POSITION, *kept)
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.matrix_recurrence import recurrence_flops
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
@@ -64,8 +64,8 @@ class LinearFamily(RecurrentMixer):
     def flops(self, new: int, seen: int) -> int:
         return self.num_heads * recurrence_flops(new, self.head_dim, self.columns)
 
-    def state_spec(self) -> Spec:
-        s = Entry("s", (self.num_heads, self.head_dim, self.columns))
+    def state_spec(self) -> StateSpec:
+        s = StateEntry("s", (self.num_heads, self.head_dim, self.columns))
         return (self.conv.entry, s) if self.looks_back else (s,)
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.init import log_uniform_steps, uniform_rates
 from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.recurrent_mixer import RecurrentMixer
@@ -99,5 +99,5 @@ class Mamba2(RecurrentMixer):
         normed = F.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(2) * self.norm_weight  # (B, T, H P)
         return self.out_proj(normed), {"conv": conv, "s": s}  # y (B, T, D)
 
-    def state_spec(self) -> Spec:
-        return self.conv.entry, Entry("s", (self.num_heads, self.d_state, self.head_dim))
+    def state_spec(self) -> StateSpec:
+        return self.conv.entry, StateEntry("s", (self.num_heads, self.d_state, self.head_dim))

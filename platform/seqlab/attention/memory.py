@@ -10,7 +10,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from seqlab.mixer import Entry, Mixer, Spec, State, check_state
+from seqlab.mixer import Mixer, State, StateEntry, StateSpec, check_state
 from seqlab.positions.base import PositionalEncoding
 
 
@@ -32,13 +32,13 @@ class MemoryMixer(Mixer):
         """Dimensions of `read`'s outputs after the batch."""
         return "M", self.d_model
 
-    def carried(self) -> Spec:
+    def carried(self) -> StateSpec:
         """State entries other than the memory."""
         return ()
 
-    def state_spec(self) -> Spec:
-        read = [Entry(name, self.read_dims(), kind="source") for name in ("memory_k", "memory_v")]
-        return *read, Entry("memory_mask", ("M",), torch.bool, kind="source"), *self.carried()
+    def state_spec(self) -> StateSpec:
+        read = [StateEntry(name, self.read_dims(), kind="source") for name in ("memory_k", "memory_v")]
+        return *read, StateEntry("memory_mask", ("M",), torch.bool, kind="source"), *self.carried()
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """Initial state for a memory.

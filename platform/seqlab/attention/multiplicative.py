@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.attention.alignment import AlignmentScore, General, PredictedWindow
 from seqlab.attention.memory import MemoryMixer, masked_softmax
-from seqlab.mixer import Entry, Mixer, Spec, State
+from seqlab.mixer import Mixer, State, StateEntry, StateSpec
 from seqlab.nn.numerics import without_autocast
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence import LSTM
@@ -67,9 +67,9 @@ class MultiplicativeAttention(MemoryMixer):
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return self.score.read(memory), memory
 
-    def carried(self) -> Spec:
+    def carried(self) -> StateSpec:
         recurrent = self.recurrence.state_spec()
-        return recurrent if self.in_proj is None else (*recurrent, Entry("fed", (self.d_model,)))
+        return recurrent if self.in_proj is None else (*recurrent, StateEntry("fed", (self.d_model,)))
 
     def flops(self, new: int, seen: int) -> int:
         contexts = 2 * new * seen * self.d_model

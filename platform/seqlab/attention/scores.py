@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seqlab.attention.cache import Keys, append, cache_spec
 from seqlab.attention.patterns import Causal, Pattern
-from seqlab.mixer import Mixer, Spec, State
+from seqlab.mixer import Mixer, State, StateSpec
 from seqlab.nn.heads import repeat_heads
 from seqlab.nn.operation import operation
 from seqlab.nn.padding import real_positions
@@ -41,7 +41,7 @@ class SelfAttention(Mixer):
     scoring: Scoring
     dropout: float
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         return cache_spec(self.rows, self.scoring.pattern.window, self.capacity) if self.causal else ()
 
     def flops_of_heads(self, new: int, seen: int, num_heads: int, key_width: int, value_width: int) -> int:

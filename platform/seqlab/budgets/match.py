@@ -23,7 +23,7 @@ LARGEST = 1 << 24
 UNITS = {"params": "parameters", "flops": "FLOPs a token", "state": "bytes of state", "seconds": "seconds a step"}
 
 
-class Cost(NamedTuple):
+class CostEstimate(NamedTuple):
     """Attributes:
     value: cost in its unit; the median of measurements if it is measured.
     spread: uncertainty of the value, as a fraction of it.
@@ -49,7 +49,11 @@ class Matched(NamedTuple):
 
 
 def match(
-    config: dict[str, Any], budget: Budget, to: float, by: str, measure: Callable[[Any, Any], Cost] | None = None
+    config: dict[str, Any],
+    budget: Budget,
+    to: float,
+    by: str,
+    measure: Callable[[Any, Any], CostEstimate] | None = None,
 ) -> Matched:
     """Solves for the number with which a config's model meets the budget, and writes it into the config. The tolerance
     is 2%, or the spread of a measurement if that is larger.
@@ -87,9 +91,9 @@ def match(
             return dict(_costs(made(number), told.get("seq_len")))
 
     @cache
-    def cost(number: int) -> Cost:
+    def cost(number: int) -> CostEstimate:
         if budget != "seconds":
-            return Cost(costs(number)[budget])
+            return CostEstimate(costs(number)[budget])
         assert measure is not None
         needed, free = costs(number)["params"] * BYTES, virtual_memory().available
         if needed > free:
@@ -166,7 +170,7 @@ def _least(size: Callable[[int], float], start: int, what: str) -> int:
     return next(number for number in range(1, start + 1) if start % number == 0 and _taken(size, number))
 
 
-def _nearest(cost: Callable[[int], Cost], start: int, least: int, to: float, what: str) -> int:
+def _nearest(cost: Callable[[int], CostEstimate], start: int, least: int, to: float, what: str) -> int:
     """Multiple of `least` that meets the budget within the tolerance."""
     low, high = 0, start // least
     while cost(high * least).value < to:

@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from seqlab.files.atomic import write_whole
+from seqlab.files.atomic import write_atomically
 from seqlab.files.place_to_write import file_to_write
 from seqlab.parallel import data_parallel
 from seqlab.tracking.journal import Journal, now
@@ -107,7 +107,7 @@ class PredictionFile(Callback):
         if trainer.is_global_zero:
             place = getattr(trainer.datamodule, "place", None)  # type: ignore[attr-defined]
             lines = [_line(one, place) for one in sorted(found, key=lambda one: one.get("row", 0))]
-            write_whole(self.path, "".join(lines))
+            write_atomically(self.path, "".join(lines))
             print(f"Predictions {self.path}")
 
 

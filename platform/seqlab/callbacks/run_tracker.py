@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seqlab.budgets import training_flops
 from seqlab.budgets.devices import peak_of
-from seqlab.callbacks.last_words import spoken
+from seqlab.callbacks.crash_report import spoken
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.stopping import StoppedError
 from seqlab.parallel import data_parallel

@@ -10,7 +10,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from seqlab.budgets.match import Cost
+from seqlab.budgets.match import CostEstimate
 from seqlab.callbacks.finders import QUIETLY
 from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.nn.stack import forget_activations
@@ -19,7 +19,7 @@ WARM_UP, TIMED = 3, 10
 """Optimiser steps for warm-up and for timing."""
 
 
-def step_seconds(task: Any, data: Any, options: Any) -> Cost:
+def step_seconds(task: Any, data: Any, options: Any) -> CostEstimate:
     """Median duration in seconds of optimiser steps of a single-process fit, data loading included, with half the
     interquartile range relative to the median.
 
@@ -55,7 +55,7 @@ def step_seconds(task: Any, data: Any, options: Any) -> Cost:
     except torch.OutOfMemoryError as error:
         raise ValueError(f"--match seconds: the device has too little memory: {str(error).splitlines()[0]}") from error
     quarters = statistics.quantiles(times.seconds, n=4)
-    return Cost(quarters[1], (quarters[2] - quarters[0]) / 2 / quarters[1])
+    return CostEstimate(quarters[1], (quarters[2] - quarters[0]) / 2 / quarters[1])
 
 
 class _StepTimes(Callback):

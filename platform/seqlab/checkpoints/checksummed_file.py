@@ -15,7 +15,7 @@ from seqlab.files.plain_values import check_pickle
 from seqlab.files.regular_file import check_regular
 
 MARK = b"seqlab sha256="
-SEAL_SIZE = len(MARK) + 64
+CHECKSUM_SIZE = len(MARK) + 64
 _COMMENT_LENGTH_FIELD = 2
 
 
@@ -44,12 +44,12 @@ class Hashing:
     def seal(self) -> None:
         """Appends the sha256 of the preceding bytes to a zip file, as the zip comment, which must still be empty."""
         assert self._end == bytes(_COMMENT_LENGTH_FIELD), "torch.save is expected to write no zip comment"
-        self._end = SEAL_SIZE.to_bytes(_COMMENT_LENGTH_FIELD, "little") + MARK
+        self._end = CHECKSUM_SIZE.to_bytes(_COMMENT_LENGTH_FIELD, "little") + MARK
         self._file.seek(-_COMMENT_LENGTH_FIELD, os.SEEK_END)
         self._file.write(self._end + self.hexdigest().encode())
 
 
-def save_sealed(checkpoint: dict[str, Any], path: Path) -> None:
+def save_checksummed(checkpoint: dict[str, Any], path: Path) -> None:
     """Writes a temporary file, syncs, renames it and syncs the folder. A killed process leaves the old or the new file.
 
     Raises:
@@ -72,8 +72,8 @@ def save_sealed(checkpoint: dict[str, Any], path: Path) -> None:
     sync_folder(path.parent)
 
 
-def load_sealed(path: str | Path) -> dict[str, Any]:
-    """Loads a checkpoint written by `save_sealed`, on the CPU.
+def load_checksummed(path: str | Path) -> dict[str, Any]:
+    """Loads a checkpoint written by `save_checksummed`, on the CPU.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -153,7 +153,7 @@ def _refuse_objects(file: IO[bytes], path: Path) -> None:
 
 def _seal(file: IO[bytes], path: str | Path) -> bytes:
     """sha256 stored at the end of a file."""
-    file.seek(max(0, file.seek(0, os.SEEK_END) - SEAL_SIZE))
+    file.seek(max(0, file.seek(0, os.SEEK_END) - CHECKSUM_SIZE))
     seal = file.read()
     if not seal.startswith(MARK):
         raise ValueError(

@@ -16,7 +16,7 @@ from torch import nn
 from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
-from seqlab.checkpoints.checksummed_file import load_sealed, save_sealed
+from seqlab.checkpoints.checksummed_file import load_checksummed, save_checksummed
 from seqlab.checkpoints.sharded import SHARDS, in_memory, load_shards, remove_shards, save_shards
 from seqlab.files.atomic import writing
 
@@ -80,7 +80,7 @@ class AtomicCheckpointIO(CheckpointIO):
         """Loads like `load_checkpoint`, directly into the weights of a sharded task. Every rank must call it. Returns
         the checkpoint with the state for the optimizers to load, or None if the checkpoint is a single file."""
         self.teardown()
-        outline = load_sealed(path)
+        outline = load_checksummed(path)
         if SHARDS not in outline:
             return None
         if self._check is not None:
@@ -123,7 +123,7 @@ def read_checkpoint(path: str | Path, *, weights: bool = True) -> dict[str, Any]
     Args:
         weights: False = do not read sharded weights; placeholder tensors of their shapes are returned instead.
     """
-    checkpoint = load_sealed(path)
+    checkpoint = load_checksummed(path)
     return in_memory(checkpoint, Path(path)) if weights and SHARDS in checkpoint else checkpoint
 
 
@@ -151,5 +151,5 @@ class _Background:
 def _save_whole(checkpoint: dict[str, Any], path: Path) -> None:
     with writing(path, "the one before it is whole" if path.exists() else "there was none before it"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_sealed(checkpoint, path)
+        save_checksummed(checkpoint, path)
     remove_shards(path)

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from seqlab.checkpoints.checksummed_file import save_sealed
+from seqlab.checkpoints.checksummed_file import save_checksummed
 from seqlab.files.atomic import writing
 
 SHARDS = "shards"
@@ -45,7 +45,7 @@ def save_shards(checkpoint: dict[str, Any], path: Path, group: dist.ProcessGroup
 
     def seal(shards: dict[str, Any]) -> None:
         with writing(path, whole):
-            save_sealed(outline | {SHARDS: shards}, path)
+            save_checksummed(outline | {SHARDS: shards}, path)
 
     first = dist.get_rank(group) == 0
     try:

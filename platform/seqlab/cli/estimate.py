@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from seqlab.cli.verb import argument, decimal, verb, whole
+from seqlab.cli.verb import argument, decimal, verb, whole_number
 
 AGAIN = "with --checkpoint_activations"
 
@@ -14,7 +14,7 @@ AGAIN = "with --checkpoint_activations"
     argument("--config", required=True, metavar="NAME|PATH", help="config of a language model"),
     argument("--tokens", type=decimal, required=True, metavar="N", help="number of training tokens"),
     argument("--device", default="H100", metavar="NAME", help="device type; default: H100"),
-    argument("--devices", type=whole, default=1, metavar="N", help="number of devices; default: 1"),
+    argument("--devices", type=whole_number, default=1, metavar="N", help="number of devices; default: 1"),
     argument(
         "--mfu",
         type=decimal,
@@ -23,7 +23,7 @@ AGAIN = "with --checkpoint_activations"
         help="model FLOPs utilisation, a share of the dense bf16 peak; default: 0.4",
     ),
     argument("--price", type=decimal, metavar="P", help="price of one device for one hour"),
-    argument("--vocab-size", type=whole, default=50257, metavar="V", help="vocabulary size; default: 50257"),
+    argument("--vocab-size", type=whole_number, default=50257, metavar="V", help="vocabulary size; default: 50257"),
 )
 def estimate(options: argparse.Namespace) -> int:
     from seqlab.budgets.devices import DEVICES

@@ -78,12 +78,12 @@ def ran(name: str, run: Callable[[], None]) -> int:
     _check_tasks()
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from seqlab.callbacks.last_words import last_words, spoken
+    from seqlab.callbacks.crash_report import crash_report, spoken
     from seqlab.callbacks.stopping import exit_code
     from seqlab.config.quiet import quiet
 
     quiet()
-    with last_words():
+    with crash_report():
         try:
             run()
         except MisconfigurationException as error:

@@ -10,13 +10,13 @@ from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
 from seqlab.callbacks.compile_time import CompileTime
 from seqlab.callbacks.exact_resume import ExactResume
+from seqlab.callbacks.fit_summary import FitSummary
 from seqlab.callbacks.noise_scale import GradientNoiseScale
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.callbacks.skip_spikes import SkipSpikes
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.summary import ModelTable
 from seqlab.callbacks.tokens_per_step import TokensPerStep
-from seqlab.callbacks.where_next import WhereNext
 from seqlab.config.trust import to_trust
 
 
@@ -37,7 +37,7 @@ def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, tags: dict
         RunTracker(config, speed, tags),
         ModelTable(),
         ValidateOnce(),
-        WhereNext(to_trust(config)),
+        FitSummary(to_trust(config)),
         *([] if _keeps_nothing(options.trainer) else [_checkpoints(options, config)]),
     ]
 

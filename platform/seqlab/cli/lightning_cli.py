@@ -20,14 +20,14 @@ from lightning.pytorch.utilities import rank_zero_only
 from seqlab.budgets.match import said
 from seqlab.callbacks.beside import Monitored, own_folder
 from seqlab.callbacks.checkpoint import check_layout
+from seqlab.callbacks.crash_report import CrashReport
 from seqlab.callbacks.evaluation import what_is_left
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
-from seqlab.callbacks.last_words import LastWords
 from seqlab.callbacks.max_time import MaxTime
-from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
+from seqlab.callbacks.rank_watchdog import RankWatchdog
 from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
-from seqlab.callbacks.roll_call import RollCall
+from seqlab.callbacks.resume_consistency import ResumeConsistency
 from seqlab.callbacks.speed import Speed
 from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.cli.continued import check_findable, only_unfinished, say_finished
@@ -188,12 +188,12 @@ class SeqlabCLI(LightningCLI):
         callbacks: list[Callback] = [FitProgress(speed)] if own_bar else []
         if self.verb == "fit":
             check_restores(theirs)
-            # First, before anything is written to a run; `RollCall` must report before `LastWords`.
-            callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
+            # First, before anything is written to a run; `RankWatchdog` must report before `CrashReport`.
+            callbacks += [ResumeConsistency(options.ckpt_path), RankWatchdog(options.timeout)]
         if given.max_time is not None:
             callbacks.append(MaxTime(given.max_time))
             kwargs["max_time"] = None
-        callbacks.append(LastWords())
+        callbacks.append(CrashReport())
         if self.verb == "fit":
             callbacks.append(own_folder(theirs, as_list(self.config_dump["trainer"].get("callbacks"))))
             callbacks += [Monitored(theirs, self.model), *fit_callbacks(options, self.config_dump, speed, self.tags)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import TRUST, argument, verb
-from seqlab.files.atomic import make_folder, write_whole
+from seqlab.files.atomic import make_folder, write_atomically
 from seqlab.files.finite_json import dumps
 from seqlab.files.place_to_write import files_to_write
 
@@ -102,8 +102,8 @@ def _folder(out: str | None, name: str, first: str) -> Path | None:
 
 def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None:
     make_folder(out)
-    write_whole(out / f"{name}.md", page)
-    write_whole(out / f"{name}.json", dumps(cells, indent=1) + "\n")
+    write_atomically(out / f"{name}.md", page)
+    write_atomically(out / f"{name}.json", dumps(cells, indent=1) + "\n")
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqlab.callbacks.beside import check_logged, logged_names
 from seqlab.callbacks.max_time import MaxTime
-from seqlab.callbacks.roll_call import RollCall
+from seqlab.callbacks.rank_watchdog import RankWatchdog
 from seqlab.callbacks.speed import Speed
 from seqlab.cli.continued import check_findable
 from seqlab.cli.fit_callbacks import fit_callbacks
@@ -50,7 +50,7 @@ def check_fit(args: list[str], objectives: Sequence[str] = ()) -> str | None:
     check_trainer(options.trainer)
     # Each of these checks option values that the parser accepts.
     fit_callbacks(options, {}, Speed(), {})
-    RollCall(options.timeout)
+    RankWatchdog(options.timeout)
     if options.trainer.max_time is not None:
         MaxTime(options.trainer.max_time)
     check_findable(options)

@@ -6,7 +6,7 @@ import argparse
 import os
 
 from seqlab.cli.fit import ran
-from seqlab.cli.verb import argument, verb, whole
+from seqlab.cli.verb import argument, verb, whole_number
 
 TRACE = "trace.json.gz"
 
@@ -14,7 +14,7 @@ TRACE = "trace.json.gz"
 @verb(
     "measure the time of each part of a training step; takes the options of fit",
     argument("--out", default="profile", metavar="FOLDER", help="folder for the trace; default: profile"),
-    argument("--steps", type=whole, default=5, metavar="N", help="number of steps to profile; default: 5"),
+    argument("--steps", type=whole_number, default=5, metavar="N", help="number of steps to profile; default: 5"),
 )
 def profile(options: argparse.Namespace) -> int:
     from seqlab.files.place_to_write import files_to_write

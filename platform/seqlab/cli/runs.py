@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from seqlab.cli.verb import RUN, TRUST, argument, decimal, verb, whole
+from seqlab.cli.verb import RUN, TRUST, argument, decimal, verb, whole_number
 
 
 @verb(
@@ -82,7 +82,7 @@ def compare(options: argparse.Namespace) -> int:
 
 @verb(
     "open the MLflow UI on the store, on localhost only",
-    argument("--port", type=whole, default=5000, metavar="N", help="port, 1 to 65535; default: 5000"),
+    argument("--port", type=whole_number, default=5000, metavar="N", help="port, 1 to 65535; default: 5000"),
 )
 def ui(options: argparse.Namespace) -> int:
     from seqlab.tracking.server import ui

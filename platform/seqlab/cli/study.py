@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from seqlab.cli.verb import argument, verb, whole
+from seqlab.cli.verb import argument, verb, whole_number
 from seqlab.files.html_page import made_by
 from seqlab.files.place_to_write import files_to_write
 
@@ -30,8 +30,8 @@ SCRIPT = "figures.js"
         default="cpu",
         help="size of the experiments; smoke only shows that they run; default: cpu",
     ),
-    argument("--seeds", type=whole, default=3, metavar="N", help="number of seeds; default: 3"),
-    argument("--jobs", type=whole, metavar="N", help="concurrent fits; default: one per core"),
+    argument("--seeds", type=whole_number, default=3, metavar="N", help="number of seeds; default: 3"),
+    argument("--jobs", type=whole_number, metavar="N", help="concurrent fits; default: one per core"),
     argument(
         "--all",
         action="store_true",
@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _page(name: str | None, out: str) -> int:
     """Writes the page of one study, or of all studies run here, and an index."""
-    from seqlab.files.atomic import make_folder, write_whole
+    from seqlab.files.atomic import make_folder, write_atomically
     from seqlab.study.conduct import SCALE_TAG, latest
     from seqlab.study.find import find_study, packaged
     from seqlab.study.page import RECORD_MARK, SCRIPT_MARK, figure_script, index, page, record
@@ -111,23 +111,23 @@ def _page(name: str | None, out: str) -> int:
     )
     make_folder(folder)
     if script:
-        write_whole(folder / script, figure_script())
+        write_atomically(folder / script, figure_script())
     for found in shown:
-        write_whole(folder / f"{found[0].study.name}.html", page(found, script))
-        write_whole(folder / f"{found[0].study.name}.json", record(found))
+        write_atomically(folder / f"{found[0].study.name}.html", page(found, script))
+        write_atomically(folder / f"{found[0].study.name}.json", record(found))
     verdicts = [
         (found.study, found.run.tags[SCALE_TAG], {key: one.verdict for key, one in found.judgements.items()})
         for of_study in results.values()
         for found in of_study
     ]
-    write_whole(folder / "index.html", index(verdicts))
+    write_atomically(folder / "index.html", index(verdicts))
     print(f"Wrote {folder / (f'{wanted.name}.html' if wanted else 'index.html')}")
     return 0
 
 
 def _notebook(name: str | None, out: str) -> int:
     """Writes the notebook of one study, the worksheet, or all notebooks."""
-    from seqlab.files.atomic import make_folder, write_whole
+    from seqlab.files.atomic import make_folder, write_atomically
     from seqlab.study.find import find_study, packaged
     from seqlab.study.notebook import WORKSHEET, notebook
 
@@ -138,7 +138,7 @@ def _notebook(name: str | None, out: str) -> int:
     folder = files_to_write(out, {f"{one}.ipynb": "" for one in notebooks})  # it may hold answers
     make_folder(folder)
     for one, content in notebooks.items():
-        write_whole(folder / f"{one}.ipynb", content)
+        write_atomically(folder / f"{one}.ipynb", content)
         print(f"Wrote {folder / one}.ipynb")
     return 0
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from seqlab.cli.terminal import for_programs
-from seqlab.cli.verb import argument, verb, whole
+from seqlab.cli.verb import argument, verb, whole_number
 
 WARNING = 120
 """Seconds before the time limit at which SLURM signals a fit to stop."""
@@ -42,8 +42,8 @@ exit "$code"
 @verb(
     "print the script of a SLURM job that fits and requeues itself until done",
     argument("--config", action="append", required=True, metavar="NAME|PATH", help="as in fit"),
-    argument("--nodes", type=whole, default=1, metavar="N", help="number of nodes; default: 1"),
-    argument("--gpus", type=whole, default=1, metavar="N", help="GPUs per node, one process each; default: 1"),
+    argument("--nodes", type=whole_number, default=1, metavar="N", help="number of nodes; default: 1"),
+    argument("--gpus", type=whole_number, default=1, metavar="N", help="GPUs per node, one process each; default: 1"),
     argument("--time", metavar="D-HH:MM:SS", help="time limit after which the job is requeued; default: the queue's"),
     argument("--go", action="store_true", help="submit the script with sbatch"),
 )

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqlab.cli.verb import argument, verb, whole
+from seqlab.cli.verb import argument, verb, whole_number
 
 if TYPE_CHECKING:
     from seqlab.sweeps.fits import Place
@@ -32,9 +32,9 @@ JOINING = 60.0
     ),
     argument("--config", action="append", metavar="NAME|PATH", help="as in fit"),
     argument("--vary", action="append", metavar="OPTION=VALUES", help="LOW..HIGH, LOW..HIGH:log, or A,B,C; repeatable"),
-    argument("--seeds", type=whole, metavar="N", help="fits per trial, scored by their mean; default: 1"),
-    argument("--trials", type=whole, metavar="N", help="number of trials; a grid runs all"),
-    argument("--jobs", type=whole, metavar="N", help="concurrent trials; default: 1"),
+    argument("--seeds", type=whole_number, metavar="N", help="fits per trial, scored by their mean; default: 1"),
+    argument("--trials", type=whole_number, metavar="N", help="number of trials; a grid runs all"),
+    argument("--jobs", type=whole_number, metavar="N", help="concurrent trials; default: 1"),
     argument("--sampler", metavar="S", help="tpe, random or grid; default: tpe"),
     argument(
         "--objective",
@@ -47,7 +47,10 @@ JOINING = 60.0
     argument("--experiment", metavar="NAME", help="experiment of the runs; default: the sweep's name"),
     argument("--storage", metavar="URL", help="Optuna storage; default: sweeps.db beside the runs"),
     argument(
-        "--devices-per-trial", type=whole, metavar="N", help="--trainer.devices of each fit, each with GPUs of its own"
+        "--devices-per-trial",
+        type=whole_number,
+        metavar="N",
+        help="--trainer.devices of each fit, each with GPUs of its own",
     ),
     argument("--worker", action="store_true", help="join a sweep that the same command started without this flag"),
 )

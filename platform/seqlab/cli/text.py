@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.terminal import for_programs, shown
-from seqlab.cli.verb import PROVIDER, RUN_OR_BUNDLE, TRUST, argument, text_arguments, verb, whole
+from seqlab.cli.verb import PROVIDER, RUN_OR_BUNDLE, TRUST, argument, text_arguments, verb, whole_number
 from seqlab.config.text_options import GENERATE, TRANSLATE
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def generate(options: argparse.Namespace) -> int:
     "translate each line of standard input",
     RUN_OR_BUNDLE,
     *text_arguments(TRANSLATE),
-    argument("--n-best", type=whole, metavar="N", help="print the N best outputs per line, each after the line number"),
+    argument(
+        "--n-best", type=whole_number, metavar="N", help="print the N best outputs per line, each after the line number"
+    ),
     PROVIDER,
     TRUST,
 )
@@ -91,11 +93,11 @@ def classify(options: argparse.Namespace) -> int:
 def _text_model(options: argparse.Namespace) -> TextModel:
     """Opens the model, and refuses one for another verb before standard input is read."""
     if os.path.exists(os.path.join(options.target, "manifest.json")):
-        from seqlab_export.runner import text_model as of_bundle
+        from seqlab_export.runner import bundle_text_model as of_bundle
 
         model = of_bundle.open_text_model(options.target, provider=options.provider)
     else:
-        from seqlab.trained import text_model as of_run
+        from seqlab.trained import run_text_model as of_run
 
         model = of_run.open_text_model(options.target, trust=options.trust)
     if model.verb != options.verb:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any, NamedTuple
 
-from seqlab.config.text_options import Option
+from seqlab.config.text_options import TextOption
 
 
 class Argument(NamedTuple):
@@ -40,7 +40,7 @@ def verb(does: str, *arguments: Argument) -> Callable[[Callable[[argparse.Namesp
     return named
 
 
-def whole(text: str) -> int:
+def whole_number(text: str) -> int:
     """Parses an integer in ASCII digits, as `seqlab-run` does; Python would also accept 1_000 and other digits."""
     if not re.fullmatch("-?[0-9]+", text):
         raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
@@ -53,9 +53,9 @@ def decimal(text: str) -> float:
     return float(text)
 
 
-def text_arguments(options: Iterable[Option]) -> tuple[Argument, ...]:
+def text_arguments(options: Iterable[TextOption]) -> tuple[Argument, ...]:
     """Arguments for a table of options."""
-    types = {int: whole, float: decimal, str: str}
+    types = {int: whole_number, float: decimal, str: str}
     return tuple(
         argument(
             f"--{option.name.replace('_', '-')}",

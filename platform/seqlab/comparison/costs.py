@@ -15,7 +15,7 @@ FLOAT32 = 4
 """Bytes per number."""
 
 
-class Cost(NamedTuple):
+class CostAxis(NamedTuple):
     """A cost of a row; None where it is unknown.
 
     Attributes:
@@ -29,19 +29,19 @@ class Cost(NamedTuple):
     more: bool = False
 
 
-def costs(comparison: Comparison) -> tuple[Cost, ...]:
+def costs(comparison: Comparison) -> tuple[CostAxis, ...]:
     """Costs to plot. The last is the training time or, if requested, the projected days or their price."""
-    time = Cost("seconds of training", _seconds)
+    time = CostAxis("seconds of training", _seconds)
     if comparison.tokens is not None:
         tokens = f"{short(comparison.tokens)} tokens"
-        time = Cost(f"days for {tokens}", lambda row: row.days)
+        time = CostAxis(f"days for {tokens}", lambda row: row.days)
         if comparison.price is not None:
-            time = Cost(f"cost of {tokens} at {comparison.price:g}/h", lambda row: row.cost)
+            time = CostAxis(f"cost of {tokens} at {comparison.price:g}/h", lambda row: row.cost)
     return (
-        Cost("parameters", lambda row: row.num_params),
-        Cost("FLOPs of training a token", lambda row: row.num_flops),
-        Cost("bytes of state, float32", lambda row: None if row.state_size is None else FLOAT32 * row.state_size),
-        Cost("tokens/s in training", lambda row: row.tokens_per_s, more=True),
+        CostAxis("parameters", lambda row: row.num_params),
+        CostAxis("FLOPs of training a token", lambda row: row.num_flops),
+        CostAxis("bytes of state, float32", lambda row: None if row.state_size is None else FLOAT32 * row.state_size),
+        CostAxis("tokens/s in training", lambda row: row.tokens_per_s, more=True),
         time,
     )
 
@@ -68,7 +68,7 @@ def front(points: Sequence[tuple[float, float]], *, more_cost: bool = False, mor
     return sorted(signed.keys() - beaten, key=lambda i: points[i])
 
 
-def _against(comparison: Comparison, cost: Cost) -> str | None:
+def _against(comparison: Comparison, cost: CostAxis) -> str | None:
     known = [
         (x, row.value, index)
         for index, row in enumerate(comparison.rows)

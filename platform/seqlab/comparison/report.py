@@ -15,7 +15,7 @@ from seqlab.comparison.lengths import by_length, length_curves, length_surfaces
 from seqlab.comparison.repeat import command
 from seqlab.comparison.rows import short
 from seqlab.comparison.settings import settings
-from seqlab.files.atomic import write_whole
+from seqlab.files.atomic import write_atomically
 from seqlab.files.html_page import html_page
 from seqlab.tracking.runs import TrackedRun
 
@@ -67,7 +67,7 @@ def write_report(comparison: Comparison, path: Path) -> None:
     Raises:
         CannotWriteError: the file cannot be written.
     """
-    write_whole(path, page(comparison))
+    write_atomically(path, page(comparison))
 
 
 def page(comparison: Comparison) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Budget = Literal["params", "flops", "state", "seconds"]
 
 
-class Option(NamedTuple):
+class FitOption(NamedTuple):
     name: str
     type: Any
     default: Any
@@ -22,32 +22,32 @@ class Option(NamedTuple):
 
 
 OPTIONS = (
-    Option("experiment", str, "seqlab", "MLflow experiment of the run."),
-    Option("run_name", str | None, None, "Name of the run; None = a generated one."),
-    Option("resume", Literal["auto"] | None, None, "auto: continue this job's run, if any."),
-    Option("init_from", str | None, None, "Run to take initial weights from."),
-    Option("encoder_from", str | None, None, "Run to take initial encoder weights from."),
-    Option("freeze_encoder", bool, False, "Freeze the encoder weights."),
-    Option("word_vectors", str | None, None, "Text file of pretrained word vectors."),
-    Option("match", Budget | None, None, "Budget for which the width is solved."),
-    Option("to", float | None, None, "Target value of the --match budget."),
-    Option("match_by", str, "d_model", "Model option that is solved for."),
-    Option("compile", bool, False, "Apply torch.compile to the inner model."),
-    Option("tp", int | None, None, "Tensor-parallel ranks (tp, fsdp2+tp)."),
-    Option("skip_spikes", float | None, None, "Skip steps above X times the median gradient."),
-    Option("ema", float | None, None, "Decay of averaged weights, e.g. 0.999."),
-    Option("tokens_per_step", int | None, None, "Accumulate to this many tokens a step."),
-    Option("noise_scale", bool, False, "Log the gradient noise scale."),
-    Option("checkpoint_activations", bool, False, "Recompute activations to save memory."),
-    Option("checkpoint_every", int, 500, "Steps between writes of last.ckpt."),
-    Option("checkpoint_minutes", float, 5.0, "Most minutes between writes of last.ckpt."),
-    Option("timeout", float | None, None, "Seconds that ranks wait; None = 1800."),
-    Option("checkpoint_async", bool, False, "Write checkpoints in the background."),
+    FitOption("experiment", str, "seqlab", "MLflow experiment of the run."),
+    FitOption("run_name", str | None, None, "Name of the run; None = a generated one."),
+    FitOption("resume", Literal["auto"] | None, None, "auto: continue this job's run, if any."),
+    FitOption("init_from", str | None, None, "Run to take initial weights from."),
+    FitOption("encoder_from", str | None, None, "Run to take initial encoder weights from."),
+    FitOption("freeze_encoder", bool, False, "Freeze the encoder weights."),
+    FitOption("word_vectors", str | None, None, "Text file of pretrained word vectors."),
+    FitOption("match", Budget | None, None, "Budget for which the width is solved."),
+    FitOption("to", float | None, None, "Target value of the --match budget."),
+    FitOption("match_by", str, "d_model", "Model option that is solved for."),
+    FitOption("compile", bool, False, "Apply torch.compile to the inner model."),
+    FitOption("tp", int | None, None, "Tensor-parallel ranks (tp, fsdp2+tp)."),
+    FitOption("skip_spikes", float | None, None, "Skip steps above X times the median gradient."),
+    FitOption("ema", float | None, None, "Decay of averaged weights, e.g. 0.999."),
+    FitOption("tokens_per_step", int | None, None, "Accumulate to this many tokens a step."),
+    FitOption("noise_scale", bool, False, "Log the gradient noise scale."),
+    FitOption("checkpoint_activations", bool, False, "Recompute activations to save memory."),
+    FitOption("checkpoint_every", int, 500, "Steps between writes of last.ckpt."),
+    FitOption("checkpoint_minutes", float, 5.0, "Most minutes between writes of last.ckpt."),
+    FitOption("timeout", float | None, None, "Seconds that ranks wait; None = 1800."),
+    FitOption("checkpoint_async", bool, False, "Write checkpoints in the background."),
 )
-PREDICT = (Option("out", str, "predictions.jsonl", "File for the predictions."),)
+PREDICT = (FitOption("out", str, "predictions.jsonl", "File for the predictions."),)
 
 
-def options(verb: str) -> tuple[Option, ...]:
+def options(verb: str) -> tuple[FitOption, ...]:
     """Options of a verb."""
     return OPTIONS + PREDICT if verb == "predict" else OPTIONS
 

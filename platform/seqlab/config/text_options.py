@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 
-class Option(NamedTuple):
+class TextOption(NamedTuple):
     """An optional setting of a request.
 
     Attributes:
@@ -26,27 +26,27 @@ class Option(NamedTuple):
 
 
 REPETITION = (
-    Option("repetition_penalty", float, 1.0, "X", "above 1 penalises repetition"),
-    Option("no_repeat_ngram", int, None, "N", "never repeat a sequence of N tokens"),
+    TextOption("repetition_penalty", float, 1.0, "X", "above 1 penalises repetition"),
+    TextOption("no_repeat_ngram", int, None, "N", "never repeat a sequence of N tokens"),
 )
 GENERATE = (
-    Option("max_new_tokens", int, 200, "N", "maximum number of tokens to generate"),
-    Option("temperature", float, 1.0, "X", "sampling temperature; 0 is greedy"),
-    Option("top_k", int, None, "K", "sample from the K likeliest tokens"),
-    Option("top_p", float, 1.0, "P", "sample from the likeliest tokens of total probability P"),
-    Option("min_p", float, 0.0, "P", "sample from tokens at least P times as likely as the likeliest"),
-    Option("seed", int, 0, "N", "random seed"),
+    TextOption("max_new_tokens", int, 200, "N", "maximum number of tokens to generate"),
+    TextOption("temperature", float, 1.0, "X", "sampling temperature; 0 is greedy"),
+    TextOption("top_k", int, None, "K", "sample from the K likeliest tokens"),
+    TextOption("top_p", float, 1.0, "P", "sample from the likeliest tokens of total probability P"),
+    TextOption("min_p", float, 0.0, "P", "sample from tokens at least P times as likely as the likeliest"),
+    TextOption("seed", int, 0, "N", "random seed"),
     *REPETITION,
 )
 TRANSLATE = (
-    Option("beams", int, 1, "K", "number of beams; 1 is greedy"),
-    Option("length_penalty", float, 1.0, "X", "exponent of the length; 0 favours short outputs"),
-    Option("prefix", str, "", "TEXT", "text that every output begins with"),
+    TextOption("beams", int, 1, "K", "number of beams; 1 is greedy"),
+    TextOption("length_penalty", float, 1.0, "X", "exponent of the length; 0 favours short outputs"),
+    TextOption("prefix", str, "", "TEXT", "text that every output begins with"),
     *REPETITION,
 )
 
 
-def values(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
+def values(options: Iterable[TextOption], given: Mapping[str, Any]) -> dict[str, Any]:
     """Value of each option: the given value if it is not None, else the default.
 
     Raises:

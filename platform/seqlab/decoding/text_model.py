@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab.config.text_options import GENERATE, TRANSLATE, Option, values
+from seqlab.config.text_options import GENERATE, TRANSLATE, TextOption, values
 from seqlab.decoding.beam import BeamDecoder, beam_search
 from seqlab.decoding.generate import Decoder, generate, padded_right
 from seqlab.decoding.repetition import Repetition
@@ -47,7 +47,7 @@ class TextModel(ABC):
     """
 
     verb: ClassVar[str]
-    options: ClassVar[tuple[Option, ...]] = ()
+    options: ClassVar[tuple[TextOption, ...]] = ()
     outputs: ClassVar[Mapping[str, type[str] | type[float]]]
 
     def __init__(self, name: str, codec: TextCodec) -> None:

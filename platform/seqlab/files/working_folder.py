@@ -22,7 +22,7 @@ class WorkingFolder:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Spec of a top-level module; None = not found or not allowed."""
+        """StateSpec of a top-level module; None = not found or not allowed."""
         if path is not None or not (name in named() or _is_asked_for(sys._getframe(1))):
             return None
         try:

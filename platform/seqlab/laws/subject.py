@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Mixer, Spec, State
+from seqlab.mixer import Mixer, State, StateSpec
 
 LIMIT = 1e-12
 """Maximum error in float64."""
@@ -77,7 +77,7 @@ class WithMemory(nn.Module):
     def init_state(self, batch_size: int) -> State:
         return self.mixer.init_state(batch_size, **self.given(batch_size))
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         return self.mixer.state_spec()
 
     def state_size(self, seq_len: int) -> int:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention
-from seqlab.mixer import POSITION, Cuts, Mixer, Spec, State, check_state, size_of
+from seqlab.mixer import POSITION, Cuts, Mixer, State, StateSpec, check_state, size_of
 from seqlab.models.kind import Kind
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
@@ -113,7 +113,7 @@ class DecoderLM(nn.Module):
         position = torch.zeros(batch_size, dtype=torch.int64, device=self.embedding.weight.device)
         return {"position": position} | self.stack.init_state(batch_size)
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         """Entries of the decoding state."""
         return POSITION, *(entry for entry in self.stack.state_spec() if entry != POSITION)
 

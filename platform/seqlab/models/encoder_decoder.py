@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention, CrossAttention
-from seqlab.mixer import POSITION, Cuts, Mixer, Spec, State, check_state, size_of
+from seqlab.mixer import POSITION, Cuts, Mixer, State, StateSpec, check_state, size_of
 from seqlab.models.encoder import Encoder
 from seqlab.models.kind import Kind
 from seqlab.nn import Block, NoFeedForward, ScaledEmbedding, Stack
@@ -141,7 +141,7 @@ class EncoderDecoder(nn.Module):
         x, layer_state = self.stack.step(x, state)
         return self.output(x), {"position": state["position"] + 1} | layer_state  # logits (B, V)
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         """Entries of the decoding state, including those derived from the source."""
         return POSITION, *(entry for entry in self.stack.state_spec() if entry != POSITION)
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Cuts, Entry, Spec, State, check_state, size_of
+from seqlab.mixer import Cuts, State, StateEntry, StateSpec, check_state, size_of
 from seqlab.models.kind import Kind
 from seqlab.recurrence import GRU
 from seqlab.recurrence.fused import FusedRecurrence
@@ -97,9 +97,9 @@ class RNNSeq2Seq(nn.Module):
         y, new_state = self.decoder.step(x.squeeze(1), own)  # y (B, D)
         return self.output(y), state | new_state
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         """Entries of the decoding state, preceded by the context with `feed_context`."""
-        context = Entry("memory_context", (self.decoder.d_model,), kind="source")
+        context = StateEntry("memory_context", (self.decoder.d_model,), kind="source")
         return self.decoder.state_spec() if self.context_proj is None else (context, *self.decoder.state_spec())
 
     def state_size(self, seq_len: int) -> int:

@@ -35,7 +35,7 @@ def matrix_recurrence(
     real: Tensor | None = None,
     *,
     single: bool = False,
-    strongest: float = -math.inf,
+    min_log_decay: float = -math.inf,
 ) -> tuple[Tensor, Tensor]:
     """Runs the recurrence from `state` (B, H, K, V), in at least float32.
 
@@ -44,7 +44,7 @@ def matrix_recurrence(
     Args:
         real: (B, T) bool, True = a real token; padding leaves the matrix unchanged.
         single: whether T is 1, so that a single step is computed directly.
-        strongest: known lower bound of a per-channel `log_decay`, which saves work; -inf = unknown.
+        min_log_decay: known lower bound of a per-channel `log_decay`, which saves work; -inf = unknown.
 
     Returns:
         o (B, T, H, V) and the last matrix, in the dtype of `state`.
@@ -57,7 +57,7 @@ def matrix_recurrence(
     wide = torch.promote_types(updates.v.dtype, torch.float32)
     with without_autocast(updates.v):
         updates = updates.each(lambda x: x.to(wide))
-        o, matrix = one_step(updates, state.to(wide)) if single else over_time(updates, state.to(wide), strongest)
+        o, matrix = one_step(updates, state.to(wide)) if single else over_time(updates, state.to(wide), min_log_decay)
     return o, matrix.to(state.dtype)
 
 
@@ -69,12 +69,12 @@ def one_step(updates: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @operation
-def over_time(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
+def over_time(updates: Updates, matrix: Tensor, min_log_decay: float) -> tuple[Tensor, Tensor]:
     """o (B, T, H, V) and the last matrix, chunk by chunk."""
-    return _chunked(_without_beta(updates), matrix, strongest)
+    return _chunked(_without_beta(updates), matrix, min_log_decay)
 
 
-def step_by_step(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
+def step_by_step(updates: Updates, matrix: Tensor, min_log_decay: float) -> tuple[Tensor, Tensor]:
     """Sequential reference version of `over_time`."""
     given = {name: x for name, x in _without_beta(updates)._asdict().items() if x is not None}
 
@@ -123,7 +123,7 @@ def _read(matrix: Tensor, q: Tensor) -> Tensor:
     return (matrix * q.unsqueeze(-1)).sum(dim=-2)
 
 
-def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
+def _chunked(updates: Updates, matrix: Tensor, min_log_decay: float) -> tuple[Tensor, Tensor]:
     """Chunk-parallel form: all chunks at once, except for the matrix at their starts.
 
     Step by step, a sequence takes T small sequential products. In N chunks it takes a few large ones: each query's read
@@ -145,7 +145,7 @@ def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor
     # Keys (B, H, N, K, C) as the end of the chunk sees them, and queries (B, H, N, C, K) as its start does.
     k_end, q_start, turned = (k * after).mT, q * log.exp(), None
     if cut.read is None:
-        scores = _scores(q.unsqueeze(-2), k.unsqueeze(-2), log, strongest)[..., 0, :, 0]  # (B, H, N, C, C)
+        scores = _scores(q.unsqueeze(-2), k.unsqueeze(-2), log, min_log_decay)[..., 0, :, 0]  # (B, H, N, C, C)
         o, added = scores @ v, k_end @ v  # (B, H, N, C, V) and (B, H, N, K, V)
     else:
         before = F.pad(log[..., :-1, :], (0, 0, 1, 0))  # (B, H, N, C, K or 1)
@@ -154,7 +154,7 @@ def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor
         # Token t reads the matrix decayed up to t - 1, as a query at the previous token would.
         ahead = F.pad(read[..., 1:, :], (0, 0, 0, 1))  # (B, H, N, C, K)
         # (B, H, N, C, 2, C, 1 or 2)
-        scores = _scores(torch.stack((q, ahead), dim=-2), torch.stack(written, dim=-2), log, strongest)
+        scores = _scores(torch.stack((q, ahead), dim=-2), torch.stack(written, dim=-2), log, min_log_decay)
         found = F.pad(scores[..., :-1, 1, :, :], (0, 0, 0, 0, 1, 0))  # (B, H, N, C, C, 1 or 2)
         erase_end = k_end if cut.erase is None else (cut.erase * after).mT  # (B, H, N, K, C)
 
@@ -185,7 +185,7 @@ def _cut(x: Tensor) -> Tensor:
     return torch.unflatten(x, 1, (-1, size)).permute(0, 3, 1, 2, 4).contiguous()  # (B, H, N, C, K)
 
 
-def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
+def _scores(x: Tensor, y: Tensor, log: Tensor, min_log_decay: float) -> Tensor:
     """Scores of X readers per token, x (..., C, X, K), with Y writers per token, y (..., C, Y, K), in a chunk.
 
     Returns:
@@ -196,7 +196,7 @@ def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
     if log.shape[-1] == 1:
         weights = (log - log.mT).tril().exp().tril()  # (..., C, C)
         return _products(x, y) * weights[..., :, None, :, None]
-    if size > 1 and size * -strongest > SAFE_RANGE:
+    if size > 1 and size * -min_log_decay > SAFE_RANGE:
         # Pairs across the middle are factored there: decay from y to the middle, then from the middle to x.
         # (..., 2, C/2, X, K), (..., 2, C/2, Y, K)
         x, y = torch.unflatten(x, -3, (2, -1)), torch.unflatten(y, -3, (2, -1))
@@ -205,7 +205,7 @@ def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
         (log_0, log_1), x_1, y_0 = log.unbind(-4), x.select(-4, 1), y.select(-4, 0)
         middle = log_0[..., -1:, :, :]  # (..., 1, 1, K)
         across = _products(x_1 * (log_1 - middle).exp(), y_0 * (middle - log_0).exp())  # (..., C/2, X, C/2, Y)
-        first, second = _scores(x, y, log.squeeze(-2), strongest).unbind(-5)  # (..., C/2, X, C/2, Y) each
+        first, second = _scores(x, y, log.squeeze(-2), min_log_decay).unbind(-5)  # (..., C/2, X, C/2, Y) each
         # (..., C, X, C, Y)
         return torch.cat((F.pad(first, (0, 0, 0, size // 2)), torch.cat((across, second), dim=-2)), dim=-4)
     since = (log - log[..., :1, :]).unsqueeze(-2)  # (..., C, 1, K)

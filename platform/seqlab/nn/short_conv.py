@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry
+from seqlab.mixer import StateEntry
 
 
 def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -60,6 +60,6 @@ class ShortConv(nn.Module):
         return y_t if self.conv.bias is None else y_t + self.conv.bias, window[:, 1:]
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> StateEntry:
         """State entry `conv (B, W - 1, D)`."""
-        return Entry("conv", (self.width - 1, self.conv.weight.shape[0]), kind="window")
+        return StateEntry("conv", (self.width - 1, self.conv.weight.shape[0]), kind="window")

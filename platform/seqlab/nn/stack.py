@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from seqlab.mixer import Entry, Mixer, Spec, State, size_of
+from seqlab.mixer import Mixer, State, StateEntry, StateSpec, size_of
 from seqlab.nn.block import Block
 
 if TYPE_CHECKING:
@@ -94,11 +94,11 @@ class Stack(nn.Module):
             states.append(layer_state)
         return self.norm(x_t), _joined(states, names)
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         """State entries: the shared token counters, then each layer's other entries in order."""
         entries = [(k, entry) for k, block in enumerate(self._blocks()) for entry in block.mixer.state_spec()]
         counters = {entry.name: entry for _, entry in entries if entry.kind == "counter"}
-        return *counters.values(), *(Entry(f"{k}_{e.name}", *e[1:]) for k, e in entries if e.kind != "counter")
+        return *counters.values(), *(StateEntry(f"{k}_{e.name}", *e[1:]) for k, e in entries if e.kind != "counter")
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         states = [block.init_state(batch_size, memory, memory_mask) for block in self._blocks()]

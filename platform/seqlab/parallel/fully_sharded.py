@@ -44,7 +44,7 @@ def _rows_or_width(weight: nn.Parameter) -> Shard | None:
 
 
 @contextmanager
-def whole(model: nn.Module) -> Iterator[None]:
+def gathered(model: nn.Module) -> Iterator[None]:
     """Context in which every rank holds all weights of a model, so that ranks may call it independently and a different
     number of times, e.g. to decode. Every rank must enter and leave it."""
     parts = [part for part in model.modules() if isinstance(part, FSDPModule)]

@@ -24,7 +24,7 @@ def add_up(weights: Iterable[Tensor]) -> None:
 def norm_of(weights: Iterable[Tensor]) -> Tensor:
     """Norm of all gradients together, (); 0 if there are none."""
     groups = _by_mesh(_with_gradients(weights))
-    norms = [_whole(get_total_norm([weight.grad for weight in group])) for group in groups]  # type: ignore[misc]
+    norms = [_full_norm(get_total_norm([weight.grad for weight in group])) for group in groups]  # type: ignore[misc]
     return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms or [torch.zeros(())]))
 
 
@@ -67,5 +67,5 @@ def _by_mesh(weights: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(groups.values())
 
 
-def _whole(norm: Tensor) -> Tensor:
+def _full_norm(norm: Tensor) -> Tensor:
     return norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.operation import operation
 from seqlab.nn.padding import is_real
 from seqlab.nn.recurrent_mixer import AlignedMixer
@@ -105,9 +105,9 @@ class FusedRecurrence(AlignedMixer):
             x_t = carries[-1][0]
         return x_t, self._to_state(tuple(torch.stack(entry) for entry in zip(*carries, strict=True)))
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         dims = (self.cell.num_layers, self.d_model)
-        return tuple(Entry(name, dims) for name in self.state_names) if self.causal else ()
+        return tuple(StateEntry(name, dims) for name in self.state_names) if self.causal else ()
 
     @operation
     def over_time(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.numerics import raised
 from seqlab.nn.padding import is_real
 from seqlab.nn.recurrent_mixer import AlignedMixer
@@ -72,8 +72,8 @@ class LRU(AlignedMixer):
         h = complex_step(self._decay(), self._inputs(x_t, state), (state["h_real"], state["h_imag"]))  # (B, N) each
         return self._output(x_t, h), self._state(h)
 
-    def state_spec(self) -> Spec:
-        return Entry("h_real", (self.d_state,)), Entry("h_imag", (self.d_state,))
+    def state_spec(self) -> StateSpec:
+        return StateEntry("h_real", (self.d_state,)), StateEntry("h_imag", (self.d_state,))
 
     def _state(self, h: Pair) -> State:
         dtype = self.nu_log.dtype

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.padding import is_real
 from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.short_conv import ShortConv
@@ -93,8 +93,8 @@ class Mamba(AlignedMixer):
         """x in at least float32."""
         return x.to(torch.promote_types(x.dtype, torch.float32))
 
-    def state_spec(self) -> Spec:
-        return self.conv.entry, Entry("h", (self.d_inner, self.d_state))
+    def state_spec(self) -> StateSpec:
+        return self.conv.entry, StateEntry("h", (self.d_inner, self.d_state))
 
     def _select(self, u: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """u and dt (..., E), B and C (..., N) in the state's dtype."""

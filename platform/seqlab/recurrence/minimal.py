@@ -11,7 +11,7 @@ from abc import abstractmethod
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.padding import identity_at_pads
 from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.recurrence.linear_scan import linear_scan
@@ -53,8 +53,8 @@ class MinimalRNN(AlignedMixer):
         h = a * state["h"] + b
         return self.out_proj(h), {"h": h}  # y (B, D)
 
-    def state_spec(self) -> Spec:
-        return (Entry("h", (self.d_state,)),)
+    def state_spec(self) -> StateSpec:
+        return (StateEntry("h", (self.d_state,)),)
 
 
 class MinGRU(MinimalRNN):

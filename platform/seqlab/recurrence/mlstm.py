@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import HeadNorm
@@ -82,9 +82,9 @@ class MLSTM(RecurrentMixer):
         # y (B, T, D)
         return self.out_proj(self.gate_proj(x).sigmoid() * h), {"s": s, "m": m[:, -1].to(state["m"].dtype)}
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         matrix = (self.num_heads, self.head_dim, self.head_dim + 1)
-        return Entry("s", matrix), Entry("m", (self.num_heads,))
+        return StateEntry("s", matrix), StateEntry("m", (self.num_heads,))
 
 
 def _stabilisers(log_i: Tensor, log_f: Tensor, start: Tensor, *, single: bool) -> Tensor:

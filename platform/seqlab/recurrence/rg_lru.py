@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import POSITION, Entry, Spec, State
+from seqlab.mixer import POSITION, State, StateEntry, StateSpec
 from seqlab.nn.numerics import expm1
 from seqlab.nn.padding import identity_at_pads
 from seqlab.nn.recurrent_mixer import AlignedMixer
@@ -73,8 +73,8 @@ class RGLRU(AlignedMixer):
         h = a * state["h"] + b
         return self._output(x_t, h), {"position": state["position"] + 1, "conv": conv, "h": h}
 
-    def state_spec(self) -> Spec:
-        return POSITION, self.conv.entry, Entry("h", (self.d_state,))
+    def state_spec(self) -> StateSpec:
+        return POSITION, self.conv.entry, StateEntry("h", (self.d_state,))
 
     def _coefficients(self, u: Tensor, first: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Factors and inputs (..., N) of the recurrence from u (..., N); `first` (..., 1) marks the first input."""

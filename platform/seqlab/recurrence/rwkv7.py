@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.recurrent_mixer import RecurrentMixer
@@ -103,7 +103,7 @@ class RWKV7(RecurrentMixer):
         removal = F.normalize(removal, dim=-1)
         updates = Updates(r, k, v, log_decay, read=removal, erase=-rate * removal)
         # o (B, T, H, K), s (B, H, K, K)
-        o, s = matrix_recurrence(updates, state["s"], real, single=single, strongest=LOWEST_LOG_DECAY)
+        o, s = matrix_recurrence(updates, state["s"], real, single=single, min_log_decay=LOWEST_LOG_DECAY)
         heads = self.head_norm(o.to(x.dtype)) + (r * self.bonus * k).sum(dim=-1, keepdim=True) * v
         if real is None:
             shift = x[:, -1]  # (B, D)
@@ -113,9 +113,9 @@ class RWKV7(RecurrentMixer):
             shift = history.gather(1, last).squeeze(1)  # (B, D)
         return self.out_proj(gate * heads.flatten(2)), {"shift": shift.to(state["shift"].dtype), "s": s}
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         matrix = (self.num_heads, self.head_dim, self.head_dim)
-        return Entry("shift", (self.d_model,), kind="window"), Entry("s", matrix)
+        return StateEntry("shift", (self.d_model,), kind="window"), StateEntry("s", matrix)
 
 
 def _rank(scale: float, d_model: int) -> int:

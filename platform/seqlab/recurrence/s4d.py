@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.numerics import expm1, raised
 from seqlab.nn.operation import operation
 from seqlab.nn.padding import is_real
@@ -88,9 +88,9 @@ class S4D(AlignedMixer):
             h = _advance(self._precise(x_t), self._entries(state), self._power(1), self._gain())  # (B, D, N) each
             return self._output(self._read(h), x_t), self._state(h)
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         dims = (self.d_model, self.d_state // 2)
-        return Entry("h_real", dims), Entry("h_imag", dims)
+        return StateEntry("h_real", dims), StateEntry("h_imag", dims)
 
     def _precise(self, x: Tensor) -> Tensor:
         """x in at least float32."""

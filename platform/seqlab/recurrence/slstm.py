@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State
+from seqlab.mixer import State, StateEntry, StateSpec
 from seqlab.nn.heads import check_heads
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.numerics import logsigmoid
@@ -65,9 +65,9 @@ class SLSTM(RecurrentMixer):
         new_state = {name: new.to(state[name].dtype) for name, new in zip(NAMES, carry, strict=True)}
         return self.head_norm(h.to(x.dtype)).flatten(2), new_state  # y (B, T, D)
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         dims = (self.num_heads, self.head_dim)
-        return *(Entry(name, dims) for name in NAMES[:3]), Entry("m", dims, initial=LOWEST)
+        return *(StateEntry(name, dims) for name in NAMES[:3]), StateEntry("m", dims, initial=LOWEST)
 
     def _cell(self, carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
         """One step: the gates' inputs (B, H, 4 K), and whether the token is real (B, 1, 1)."""

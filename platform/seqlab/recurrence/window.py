@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import POSITION, Entry, Spec, State
+from seqlab.mixer import POSITION, State, StateEntry, StateSpec
 from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.short_conv import extend_history
 
@@ -44,8 +44,8 @@ class Window(AlignedMixer):
         y, new_state = self.run(x_t.unsqueeze(1), state, None)  # y (B, 1, D)
         return y.squeeze(1), new_state
 
-    def state_spec(self) -> Spec:
-        return (Entry("inputs", (self.reach, self.d_model), kind="window"),)
+    def state_spec(self) -> StateSpec:
+        return (StateEntry("inputs", (self.reach, self.d_model), kind="window"),)
 
 
 class NGramWindow(Window):
@@ -98,7 +98,7 @@ class CBOW(Window):
         y = self.out_proj(mean * ((self.reach + 1) / held.to(mean.dtype)).unsqueeze(-1))  # (B, T, D)
         return y, {"position": start + (x.shape[1] if length is None else length), **new_state}
 
-    def state_spec(self) -> Spec:
+    def state_spec(self) -> StateSpec:
         return POSITION, *super().state_spec()
 
 

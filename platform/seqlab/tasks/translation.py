@@ -15,7 +15,7 @@ from torchmetrics import Metric
 from seqlab.batch import IGNORE, PairBatch
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.parallel import whole
+from seqlab.parallel import gathered
 from seqlab.tasks.large_vocabulary import Logits
 from seqlab.tasks.metrics import Mean, Perplexity
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
@@ -75,7 +75,7 @@ class Translation(Task):
         """Greedily decoded text of each source."""
         tokenizer = self.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
         prompts = [[tokenizer.bos_id]] * len(batch.source)
-        with whole(self.model):
+        with gathered(self.model):
             decoder = TorchDecoder(self.model, self.model.begin(batch.source, batch.source_mask))
             written = generate(decoder, prompts, max_new_tokens=self.seq_len, stop_ids=(tokenizer.eos_id,))
         return [tokenizer.decode(tokens) for tokens in written]
@@ -86,7 +86,7 @@ class Translation(Task):
         tokens = batch.tokens
         if sampling is not None:
             progress = self.global_step / (self._total_steps() or math.inf)
-            with whole(self.model):
+            with gathered(self.model):
                 tokens = sampling.tokens(self.model, batch, state, progress)
         real = batch.targets != IGNORE
         return Logits(self.model, lambda **what: self.model(tokens, state, pad_mask=real, **what)[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from seqlab.files.atomic import write_whole
+from seqlab.files.atomic import write_atomically
 from seqlab.files.regular_file import check_regular
 from seqlab.tracking.provenance import is_gone
 from seqlab.tracking.state_folder import unsent
@@ -158,7 +158,7 @@ class Journal:
             sent += 1
         with _lock(self.store):
             if left := self._kept()[sent:]:
-                write_whole(self.pending, "".join(map(_line, left)))
+                write_atomically(self.pending, "".join(map(_line, left)))
             else:
                 self.pending.unlink(missing_ok=True)
         if sent == len(writes):
@@ -183,7 +183,7 @@ class Journal:
             lines = self.pending.read_bytes().splitlines(keepends=True)
             with aside.open("ab") as file:
                 file.writelines(lines[number - 1] for number, _ in others)
-            write_whole(self.pending, "".join(map(_line, writes)))
+            write_atomically(self.pending, "".join(map(_line, writes)))
         return writes
 
     def _deliver(self, write: Write) -> None:

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from seqlab.files.atomic import write_whole, writing
+from seqlab.files.atomic import write_atomically, writing
 from seqlab.files.plain_values import check_text
 from seqlab.tracking.artifact_place import check_folder
 from seqlab.tracking.job import JOB_TAG, job_of
@@ -192,7 +192,7 @@ class RunLogger(Logger):
         path = self._artifacts / name
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text)
+        write_atomically(path, text)
         if self.store.remote:
             self._write({"op": "upload", "source": str(path), "folder": ""})
 

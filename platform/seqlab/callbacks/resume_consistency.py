@@ -6,7 +6,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 
-class OneStart(Callback):
+class ResumeConsistency(Callback):
     """Compares the checkpoints that the ranks continue from, before anything is written to the run.
 
     Args:

@@ -27,7 +27,7 @@ LAST_WRITES = 60.0
 
 
 @contextmanager
-def last_words() -> Iterator[None]:
+def crash_report() -> Iterator[None]:
     """Sets the environment variable during a fit, so that child processes find the shared file."""
     if FILE in os.environ:
         yield
@@ -48,7 +48,7 @@ def spoken() -> str | None:
     return None if path.parent.exists() else ""
 
 
-class LastWords(Callback):
+class CrashReport(Callback):
     """Prints `rank 1 died: <its error>` for the first rank of a multi-process fit that dies."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:

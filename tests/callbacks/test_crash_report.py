@@ -14,7 +14,7 @@ import lightning as L
 import pytest
 
 from cli.conftest import TINY, command, write_text
-from seqlab.callbacks.last_words import FILE, LastWords, last_words, spoken
+from seqlab.callbacks.crash_report import FILE, CrashReport, crash_report, spoken
 from seqlab.cli import fit
 from seqlab.cli import lightning_cli as fit_module
 
@@ -22,13 +22,13 @@ from seqlab.cli import lightning_cli as fit_module
 def dies(rank: int, error: BaseException, processes: list[Any] | None = None, world_size: int = 2) -> None:
     launcher = SimpleNamespace(procs=processes or [])
     trainer: Any = SimpleNamespace(global_rank=rank, world_size=world_size, strategy=SimpleNamespace(launcher=launcher))
-    LastWords().setup(trainer, L.LightningModule(), "fit")
-    LastWords().on_exception(trainer, L.LightningModule(), error)
+    CrashReport().setup(trainer, L.LightningModule(), "fit")
+    CrashReport().on_exception(trainer, L.LightningModule(), error)
 
 
 def test_the_first_error_is_told_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqlab.callbacks.last_words.SECONDS", 0.0)
-    with last_words():
+    monkeypatch.setattr("seqlab.callbacks.crash_report.SECONDS", 0.0)
+    with crash_report():
         assert spoken() is None
         dies(1, RuntimeError("out of\nmemory"))
         dies(0, RuntimeError("Connection closed by peer"))
@@ -61,11 +61,11 @@ def test_a_rank_that_a_signal_ended_is_named_and_the_others_are_ended(
         else:
             kill(pid, signum)
 
-    monkeypatch.setattr("seqlab.callbacks.last_words.Thread", observer)
-    monkeypatch.setattr("seqlab.callbacks.last_words.LAST_WRITES", 0.0)
-    monkeypatch.setattr("seqlab.callbacks.last_words.SECONDS", 60.0)  # of a busy machine
+    monkeypatch.setattr("seqlab.callbacks.crash_report.Thread", observer)
+    monkeypatch.setattr("seqlab.callbacks.crash_report.LAST_WRITES", 0.0)
+    monkeypatch.setattr("seqlab.callbacks.crash_report.SECONDS", 60.0)  # of a busy machine
     monkeypatch.setattr(os, "kill", note)
-    with last_words():
+    with crash_report():
         dies(0, RuntimeError("Connection closed by peer"), processes := [killed, other])
         for thread in observers:
             thread.join(60)
@@ -75,7 +75,7 @@ def test_a_rank_that_a_signal_ended_is_named_and_the_others_are_ended(
 
 
 def test_one_process_and_a_stop_say_nothing_of_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    with last_words():
+    with crash_report():
         dies(0, RuntimeError("alone"), world_size=1)
         dies(0, SystemExit(130))
         assert spoken() is None
@@ -87,7 +87,7 @@ def test_the_command_adds_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: 
         dies(1, RuntimeError("out of memory"))
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("seqlab.callbacks.last_words.SECONDS", 0.0)
+    monkeypatch.setattr("seqlab.callbacks.crash_report.SECONDS", 0.0)
     monkeypatch.setattr(fit_module, "SeqlabCLI", fails)
     assert fit.lightning("fit", []) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "seqlab: rank 1 died: RuntimeError: out of memory"

@@ -18,7 +18,7 @@ EXPORT = "seqlab export {run} --out {bundle}"
 TEST = "seqlab test {run}"
 
 
-class WhereNext(Callback):
+class FitSummary(Callback):
     """Prints a fit's checkpoint and the next command on stdout, and the reason if the fit ended early.
 
     Args:
@@ -34,7 +34,7 @@ class WhereNext(Callback):
             print(f"Stopped early at step {_step(trainer)}: {reason}", flush=True)
         if trainer.is_global_zero and (best or last):
             command = getattr(pl_module, "next_command", EXPORT if _has_bundle(pl_module) else TEST)
-            print(where_next(trainer.logger, best, last, command, self.trust), flush=True)
+            print(closing_line(trainer.logger, best, last, command, self.trust), flush=True)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if trainer.is_global_zero and isinstance(exception, KeyboardInterrupt | SystemExit):
@@ -44,7 +44,7 @@ class WhereNext(Callback):
             print(f"{how} at step {_step(trainer)} · {go_on}", flush=True)
 
 
-def where_next(logger: Logger | None, best: str, last: str, command: str = EXPORT, trust: Sequence[str] = ()) -> str:
+def closing_line(logger: Logger | None, best: str, last: str, command: str = EXPORT, trust: Sequence[str] = ()) -> str:
     """Closing line for a logger, which may have a run, and the checkpoint paths, one of which may be empty.
 
     Args:

@@ -20,9 +20,9 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
-from seqlab.callbacks.last_words import say
+from seqlab.callbacks.crash_report import say
 from seqlab.checkpoints.io import AtomicCheckpointIO
-from seqlab.files.atomic import CannotWriteError, write_whole
+from seqlab.files.atomic import CannotWriteError, write_atomically
 
 TORCHS = 1800.0
 """Default timeout of torch's collectives, in seconds."""
@@ -50,7 +50,7 @@ class Note(NamedTuple):
     at: float
 
 
-class RollCall(Callback):
+class RankWatchdog(Callback):
     """In a multi-process fit, writes each rank's position every few seconds from a background thread. The note is
     `ranks/rank-N.txt` in the run's artifacts, with the stacks of all threads, the main thread first. A rank that times
     out waiting for another, in training or in saving a checkpoint, reports the missing ranks with their positions and
@@ -174,7 +174,7 @@ class RollCall(Callback):
         line = f"{Path(stack[-1].filename).name}:{stack[-1].lineno} in {stack[-1].name}"
         with suppress(CannotWriteError, OSError):  # a failed note must not end the fit
             text = [str(self._passed), self._place, line, "", *traceback.format_list(stack), *_of_other_threads()]
-            write_whole(folder / f"rank-{self._rank}.txt", "\n".join(text))
+            write_atomically(folder / f"rank-{self._rank}.txt", "\n".join(text))
 
 
 def _of_other_threads() -> list[str]:

@@ -19,8 +19,8 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from callbacks.tiny_fit import TinyData, TinyTask
 from cli.conftest import TINY, command, last_weights, write_text
 from scale.forked import forked
-from seqlab.callbacks.last_words import last_words
-from seqlab.callbacks.roll_call import RollCall
+from seqlab.callbacks.crash_report import crash_report
+from seqlab.callbacks.rank_watchdog import RankWatchdog
 from seqlab.checkpoints import shard_storage
 from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.parallel import SpreadStrategy
@@ -68,13 +68,13 @@ def fit_two(folder: Path, rank: int, how: str, saving: str = "") -> list[int]:
 
     def fit() -> None:
         sys.stderr = (folder / f"said-{dist.get_rank()}").open("w", buffering=1)
-        callbacks = [hanging(folder, rank, how, saving), RollCall(4)]
+        callbacks = [hanging(folder, rank, how, saving), RankWatchdog(4)]
         plugins = [AtomicCheckpointIO(in_background=saving == "in the background")]
         options: dict[str, Any] = {"devices": 2, "use_distributed_sampler": False, "max_epochs": 1}
         options["strategy"] = "fsdp2" if saving else "ddp"
         trainer = quiet_trainer(folder, callbacks=callbacks, plugins=plugins, **options)
         trainer.loggers = [Artifacts(folder)]
-        with last_words():
+        with crash_report():
             trainer.fit(SpreadTask() if saving else TinyTask(), TinyData())
 
     return forked(2, fit)
@@ -90,7 +90,7 @@ def said_by(folder: Path, rank: int) -> str:
 @pytest.mark.parametrize(
     ("rank", "how", "saving", "where"),
     [
-        (1, "sleep", "", r"what follows step 1, test_roll_call.py:\d+ in hang"),
+        (1, "sleep", "", r"what follows step 1, test_rank_watchdog.py:\d+ in hang"),
         (0, "stop", "", ".*"),
         (1, "sleep", "in the background", "the saving of a checkpoint, .*"),
     ],
@@ -117,7 +117,7 @@ def test_ranks_that_go_on_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_who_is_missing(tmp_path: Path) -> None:
-    calls = RollCall(10)
+    calls = RankWatchdog(10)
     calls._rank, calls._passed, calls._place = 2, 7, "the update of step 3"
     for rank, passed in enumerate((7, 6, 7, 7)):
         (tmp_path / f"rank-{rank}.txt").write_text(f"{passed}\nhere\nfile.py:{rank} in f\n\nstack")
