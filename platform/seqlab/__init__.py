@@ -5,9 +5,9 @@
     generate                the decoding loop over ids, of any model
     compare                 runs side by side, sorted by a metric
     attention, recurrence, positions, nn, models    the blocks
-    Mixer, State, StateEntry     what every block that mixes over time is, what it remembers, and how it declares that
+    Mixer, State, StateEntry    the contract of every block that mixes over time, its state, and the state's declaration
 
-What is named here is imported when it is asked for, so that `import seqlab` is light.
+Names are imported on first use, so that `import seqlab` is light.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ __all__ = [
     "recurrence",
 ]
 _PLACES = {
-    "StateEntry": "seqlab.mixer",
+    "Entry": "seqlab.mixer",  # former name of StateEntry, in mixers of users
     "LoadedRun": "seqlab.trained.load",
     "Mixer": "seqlab.mixer",
     "State": "seqlab.mixer",
+    "StateEntry": "seqlab.mixer",
     "TextModel": "seqlab.decoding.text_model",
     "compare": "seqlab.comparison.comparison",
     "generate": "seqlab.decoding",
@@ -55,6 +56,6 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name not in _PLACES:
         raise AttributeError(f"module 'seqlab' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_PLACES[name]), name) if name in _PLACES else import_module(f"seqlab.{name}")

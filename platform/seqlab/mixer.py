@@ -43,6 +43,7 @@ class StateEntry(NamedTuple):
     kind: Literal["counter", "growing", "window", "fixed", "source"] = "fixed"
 
 
+Entry = StateEntry
 StateSpec = tuple[StateEntry, ...]
 """State entries of a mixer or a model, in order."""
 

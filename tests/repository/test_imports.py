@@ -80,6 +80,12 @@ def _loaded_by(imports: str) -> set[str]:
     return set(json.loads(run.stdout))
 
 
+def test_a_former_name_of_the_contract_is_read() -> None:
+    from seqlab import Entry, StateEntry
+
+    assert Entry is StateEntry
+
+
 def test_no_circle_of_imports() -> None:
     """Imports in functions count, those for type checking do not; test_scripts.py has the rooms."""
     arrows = arrows_of_files()

@@ -16,13 +16,13 @@ from seqlab.study.rules import Verdict, judge
 from seqlab.study.study import Study
 from seqlab.tracking.runs import TrackedRun
 from seqlab_data.synthetic import Addition, Copy, Reverse
-from seqlab_studies import long_dates, longer, parity, sums
+from seqlab_studies import long_dates, longer, state_tracking, sums
 from seqlab_studies.length import apart, distances
 from seqlab_studies.lib import lengths
 from seqlab_studies.lib.lengths import LONGEST, by_length, reach
 from seqlab_studies.long_dates import BEYOND, SHORTEST, LongDates
 from seqlab_studies.longer import AGAINST, LEARNT, TWICE, Longer
-from seqlab_studies.parity import COUNTED, LAST, LENGTHS, ONE, Parity
+from seqlab_studies.state_tracking import COUNTED, LAST, LENGTHS, ONE, StateTracking
 from seqlab_studies.sums import ANY, ENCODINGS, RECURRENCES, Sums
 
 RUN: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
@@ -84,7 +84,7 @@ def test_distances_and_nearness_by_hand() -> None:
     assert apart(torch.cat((turned, turned))) < -12
 
 
-@pytest.mark.parametrize(("limit", "beyond"), [(parity.TRAINED, 0.5), (LENGTHS[-1], 1.0)])
+@pytest.mark.parametrize(("limit", "beyond"), [(state_tracking.TRAINED, 0.5), (LENGTHS[-1], 1.0)])
 def test_one_that_counts_so_far(limit: int, beyond: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows the parity of the first so many bits."""
 
@@ -93,7 +93,7 @@ def test_one_that_counts_so_far(limit: int, beyond: float, monkeypatch: pytest.M
         return one_hot(odd + 3, 5).float().unsqueeze(1), None
 
     monkeypatch.setattr("seqlab.trained.load.load_run", lambda _: SimpleNamespace(model=model))
-    values = Parity().measure("cpu", 0, {"GRU": RUN}).values
+    values = StateTracking().measure("cpu", 0, {"GRU": RUN}).values
     assert values["GRU, to 16"] == 1 and values["GRU, beyond 16"] == pytest.approx(beyond, abs=0.05)
     assert values[COUNTED] == 1.0 and values[LAST] == pytest.approx(0.5, abs=0.05)
 

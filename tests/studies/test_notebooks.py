@@ -81,7 +81,7 @@ def test_the_worksheet_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["worked-numbers", "parity"])
+@pytest.mark.parametrize("name", ["worked-numbers", "state-tracking"])
 def test_the_notebook_of_a_study_runs_and_its_break_is_found(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

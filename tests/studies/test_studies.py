@@ -17,6 +17,7 @@ from repository.source_tree import ROOT
 from seqlab.cli import main
 from seqlab.study import conduct
 from seqlab.study.conduct import latest
+from seqlab.study.find import find_study
 from seqlab.study.rules import Claim, Control, Rule, Verdict, judge
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun, search
@@ -284,6 +285,10 @@ def test_a_file_that_declares_no_study_is_refused(
         Path("own.py").write_text(content)
     study("run", "own.py", code=2)
     assert said in capsys.readouterr().err and not Path("mlruns").exists()
+
+
+def test_a_former_name_is_read() -> None:
+    assert find_study("parity").name == "state-tracking"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def _fit(wanted: Sequence[tuple[Arm, float, int]], experiment: str, at_once: int
                 running.append((job, Fit(args, tags, store.root / "fits" / experiment / f"{job}.log", place)))
             for job, fit in [one for one in running if one[1].code is not None]:
                 running.remove((job, fit))
-                why = "" if fit.code == 0 else f" failed: {fit.last_words(None)}; see {fit.log}"
+                why = "" if fit.code == 0 else f" failed: {fit.why_failed(None)}; see {fit.log}"
                 print(f"fit {total - len(waiting) - len(running)} of {total}: {job}{why}", file=sys.stderr)
             time.sleep(TICK)
     finally:

@@ -11,6 +11,9 @@ from types import ModuleType
 
 from seqlab.study.study import Study
 
+FORMER = {"parity": "state-tracking"}
+"""Current names of studies, by their former names."""
+
 
 def packaged() -> dict[str, Study]:
     """Studies of `seqlab_studies`, by name."""
@@ -28,8 +31,8 @@ def find_study(name: str) -> Study:
         ValueError: the study or file does not exist, or the file does not declare exactly one study with a new name.
     """
     studies = packaged()
-    if name in studies:
-        return studies[name]
+    if (current := FORMER.get(name, name)) in studies:
+        return studies[current]
     path = Path(name)
     if path.suffix != ".py":
         raise ValueError(f"there is no study {name}; accepted: {', '.join(studies)}, or a .py file that declares one")

@@ -95,7 +95,7 @@ class Fit:
         """Waits until the process has ended."""
         self._process.wait()
 
-    def last_words(self, run: TrackedRun | None) -> str:
+    def why_failed(self, run: TrackedRun | None) -> str:
         """Reason for a failure: the signal that killed the fit, the failure tag of its run, or its last output line."""
         code = self.code
         if code is not None and code < 0:

@@ -120,7 +120,7 @@ class Worker:
         run = run_of(self.plan, number, len(job.values), self.store)
         try:
             if job.fit.code != 0 or run is None:
-                raise ValueError(job.fit.last_words(run))
+                raise ValueError(job.fit.why_failed(run))
             job.values.append([score(run, metric) for metric in self.plan.objectives])
         except ValueError as error:
             job.trial.set_user_attr("error", str(error))

@@ -29,8 +29,8 @@ COUNTED, LAST = "the ones counted", "the last bit"
 BOTH = (Control(COUNTED, FOLLOWS, True, "That is the answer."), Control(LAST, FOLLOWS, False, "It is right by chance."))
 
 
-class Parity(Study):
-    name = "parity"
+class StateTracking(Study):
+    name = "state-tracking"
     question = "Can a model follow a state over a string that is longer than any it was trained on?"
     matched = (
         f"Strings of 1 to {TRAINED} bits, 96,000 of them at cpu scale, 64 channels, two learning rates each; tested "
