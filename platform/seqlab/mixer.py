@@ -130,7 +130,7 @@ class Mixer(nn.Module, ABC):
     def check_causal(self) -> None:
         """Raises ValueError if the mixer is not causal and so has no state and no `step`."""
         if not self.causal:
-            raise ValueError(f"{type(self).__name__} is not causal as it is set: it has no state and no step")
+            raise ValueError(f"this {type(self).__name__} is not causal, so it has no state and no step")
 
     def state_size(self, seq_len: int) -> int:
         """Number of values in one sequence's state after `seq_len` tokens, excluding an encoder's memory."""
@@ -194,7 +194,7 @@ def check_state(state: State, spec: StateSpec, batch_size: int, owner: str) -> N
         owner: name of the mixer or model that declares `spec`, for the error message.
     """
     if list(state) != [entry.name for entry in spec]:
-        raise ValueError(f"the state has entries {list(state)}, that of {owner} has {[entry.name for entry in spec]}")
+        raise ValueError(f"the state has entries {list(state)}, but {owner} needs {[entry.name for entry in spec]}")
     lengths: dict[str, int] = {}  # lengths of symbolic dimensions; each symbol has one length
     for name, dims, *_ in spec:
         shape = state[name].shape
@@ -204,7 +204,7 @@ def check_state(state: State, spec: StateSpec, batch_size: int, owner: str) -> N
         if not fits:
             known = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in dims]
             raise ValueError(
-                f"state entry {name} has shape {tuple(shape)}, {owner} and this batch of {batch_size} need "
+                f"state entry {name} has shape {tuple(shape)}, but {owner} and a batch of {batch_size} need "
                 f"({', '.join(map(str, [batch_size, *known]))})"
             )
 
@@ -213,7 +213,7 @@ def check_declared(state: State, spec: StateSpec, num_read: int, dtype: torch.dt
     """Raises ValueError if the state after `num_read` tokens does not match `spec`, for weights in `dtype`."""
     names = [entry.name for entry in spec]
     if list(state) != names:
-        raise ValueError(f"state_spec declares the entries {names}, and the state has {list(state)}")
+        raise ValueError(f"state_spec declares the entries {names}, but the state has {list(state)}")
     for entry in spec:
         found, wanted = state[entry.name], entry.dtype or dtype
         # The lengths of a memory and of a capacity are known only from the state itself.
@@ -224,5 +224,5 @@ def check_declared(state: State, spec: StateSpec, num_read: int, dtype: torch.dt
         if (sizes, len(sizes), wanted) != ([*found.shape[1:]], len(entry.dims), found.dtype):
             raise ValueError(
                 f"state entry {entry.name} is declared by state_spec as ({', '.join(map(str, ('B', *entry.dims)))}) in "
-                f"{wanted}, and is {tuple(found.shape)} in {found.dtype} after {num_read} tokens"
+                f"{wanted}, but is {tuple(found.shape)} in {found.dtype} after {num_read} tokens"
             )

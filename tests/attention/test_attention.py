@@ -115,7 +115,10 @@ def test_the_cache_of_latent_attention_has_the_papers_size() -> None:
         (partial(DifferentialAttention, num_kv_heads=4), "got num_kv_heads 4 and num_heads 2"),
         (partial(DifferentialAttention, num_heads=16), "d_model / num_heads must be even, got 16 / 16 = 1"),
         (partial(MultiplicativeAttention, window=0), "the window of local attention must be at least 1, got 0"),
-        (partial(MultiplicativeAttention, recurrence=Attention), "needs a recurrence .* LSTM or GRU, got Attention"),
+        (
+            partial(MultiplicativeAttention, recurrence=Attention),
+            "needs a causal recurrence .* LSTM or GRU, got Attention",
+        ),
         (partial(MultiplicativeAttention, recurrence=AdditiveAttention), "recurrence .*, got AdditiveAttention"),
     ],
 )
@@ -131,7 +134,7 @@ class WeighsValues(NoPositions):
 
 @pytest.mark.parametrize("mixer", [LatentAttention, DifferentialAttention])
 def test_positions_that_add_to_values(mixer: Callable[[int], Any]) -> None:
-    with pytest.raises(ValueError, match=f"WeighsValues adds to the values of each key, which {mixer.__name__}"):
+    with pytest.raises(ValueError, match=f"WeighsValues adds vectors .*to the values.* {mixer.__name__} "):
         mixer(16).attach_positions(WeighsValues(16, 8))
 
 

@@ -53,13 +53,15 @@ def test_any_flipped_bit_and_any_cut_is_refused(path: Path, cut: bool) -> None:
         flipped = bytearray(intact)
         flipped[place] ^= 1 << place % 8
         path.write_bytes(intact[:place] if cut else flipped)
-        with pytest.raises(ValueError, match=r"last\.ckpt is not a whole seqlab checkpoint" if cut else r"last\.ckpt"):
+        with pytest.raises(
+            ValueError, match=r"last\.ckpt is not a complete seqlab checkpoint" if cut else r"last\.ckpt"
+        ):
             read_checkpoint(path)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     torch.save(CHECKPOINT, tmp_path / "foreign.ckpt")
-    with pytest.raises(ValueError, match=r"foreign\.ckpt is not a whole seqlab checkpoint"):
+    with pytest.raises(ValueError, match=r"foreign\.ckpt is not a complete seqlab checkpoint"):
         read_checkpoint(tmp_path / "foreign.ckpt")
     with pytest.raises(FileNotFoundError):
         read_checkpoint(tmp_path / "absent.ckpt")
@@ -67,7 +69,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harmful", [Path("x"), np.float64(1.0), test_other_files_are_refused])
 def test_what_would_not_load_is_not_saved(path: Path, harmful: object) -> None:
-    with pytest.raises(ValueError, match=r"last\.ckpt would hold .* could not be loaded again"):
+    with pytest.raises(ValueError, match=r"last\.ckpt would hold .* so it could not be loaded again"):
         IO.save_checkpoint({"state_dict": harmful}, path)
     check_equal(read_checkpoint(path))
     assert os.listdir(path.parent) == ["last.ckpt"]
@@ -76,7 +78,7 @@ def test_what_would_not_load_is_not_saved(path: Path, harmful: object) -> None:
 def test_an_object_is_not_loaded_whatever_the_seal_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqlab.checkpoints.checksummed_file._refuse_objects", lambda file, path: None)
     IO.save_checkpoint({"state_dict": Path("x")}, path)
-    with pytest.raises(ValueError, match=r"last\.ckpt holds an object"):
+    with pytest.raises(ValueError, match=r"last\.ckpt was not loaded: it holds an object"):
         read_checkpoint(path)
 
 
@@ -106,14 +108,14 @@ def test_a_hole_is_not_hashed(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         file.seek(2**34)
         file.write(content)
     monkeypatch.setattr(hashlib, "sha256", None)
-    said = rf"last\.ckpt is damaged: it has {2**34 + len(content)} bytes, its parts \d+$"
+    said = rf"last\.ckpt is damaged: it has {2**34 + len(content)} bytes, but its parts have \d+$"
     with pytest.raises(ValueError, match=said):
         read_checkpoint(path)
 
 
 def test_what_torch_would_read_in_its_older_format_is_refused(path: Path) -> None:
     sealed(path, b"older" + path.read_bytes()[: -CHECKSUM_SIZE - 2] + bytes(2))
-    with pytest.raises(ValueError, match=r"last\.ckpt is damaged: it does not begin as a zip file"):
+    with pytest.raises(ValueError, match=r"last\.ckpt is damaged: it does not start like a zip file"):
         read_checkpoint(path)
 
 

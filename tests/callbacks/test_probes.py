@@ -176,13 +176,15 @@ def test_masks_are_probed_both_ways(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_probed_is_refused() -> None:
-    with pytest.raises(ValueError, match="StateProbe found no recurrent layer in this Classifier"):
+    with pytest.raises(
+        ValueError, match="StateProbe needs a layer with a recurrent state, but this Classifier has none"
+    ):
         validated(classifier(mixer=BOTH_WAYS), StateProbe(), batch=labelled())
     bag = Classification(2, 9, vocab_size=7, model=BagOfWords)
-    with pytest.raises(ValueError, match="BagOfWords has no stack of blocks"):
+    with pytest.raises(ValueError, match="BagOfWords has no Stack of blocks"):
         validated(bag, GradientProbe(), batch=labelled())
     spread: Any = SimpleNamespace(strategy=SpreadStrategy("fsdp2"))
-    with pytest.raises(ValueError, match=r"--trainer\.strategy fsdp2 spreads them over processes"):
+    with pytest.raises(ValueError, match=r"--trainer\.strategy fsdp2 shards it"):
         StateProbe().setup(spread, bag, "fit")
 
 

@@ -24,7 +24,7 @@ NAN = float("nan")
         (Checkpoints, {"every_n_steps": 0}, "--checkpoint_every must be at least 1, got 0"),
         *((Checkpoints, {"every_n_minutes": bad}, "--checkpoint_minutes must be above 0") for bad in (0.0, -1.0, NAN)),
         (ExactResume, {"seed": -1}, "seed must be at least 0, got -1"),
-        (GradientProbe, {"rows": 0}, "rows to be at least 1, got 0"),
+        (GradientProbe, {"rows": 0}, "rows of GradientProbe must be at least 1, got 0"),
         (RankWatchdog, {"timeout": 0}, "--timeout must be above 0 seconds, got 0"),
         (SkipSpikes, {"times": 1}, "above 1, got 1"),
         (TokensPerStep, {"tokens": 0}, "at least 1, got 0"),

@@ -74,16 +74,16 @@ def test_known_words_are_embedded_as_the_file_says_and_others_stay(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("the 1 2 3\ncat 1 2\n", r"v\.txt, line 2 has 2 numbers after its word, this model's vectors have 3"),
-        ("the 1 2 3 4\n", r"v\.txt, line 1 has 4 numbers after its word, this model's vectors have 3"),
+        ("the 1 2 3\ncat 1 2\n", r"v\.txt, line 2 has 2 numbers after its word, but this model's vectors have 3"),
+        ("the 1 2 3 4\n", r"v\.txt, line 1 has 4 numbers after its word, but this model's vectors have 3"),
         ("the 1 2 3\n\n", r"v\.txt, line 2 has 0 numbers after its word"),
-        ("2 4\nthe 1 2 3\n", r"v\.txt, line 1 says that the vectors have 4 numbers, this model's have 3"),
+        ("2 4\nthe 1 2 3\n", r"v\.txt, line 1 announces vectors of 4 numbers, but this model's have 3"),
         ("the 1 2 3\ncat 1 x 3\n", r"v\.txt, line 2 has 'x' in its vector; give finite numbers"),
         ("the 1 nan 3\n", r"v\.txt, line 1 has 'nan' in its vector"),
         (b"the 1 2 3\nc\xe9t 1 2 3\n", r"v\.txt, line 2 is not UTF-8 text: byte 11 is 0xe9 .*; save it as UTF-8"),
-        ("2 3\nthe 1 2 3\n", r"v\.txt ends after 1 word vectors, there should be 2"),
+        ("2 3\nthe 1 2 3\n", r"v\.txt ends after 1 word vectors, but its first line announces 2"),
         ("", r"v\.txt is empty"),
-        ("1 3\n", r"v\.txt ends after 0 word vectors, there should be 1"),
+        ("1 3\n", r"v\.txt ends after 0 word vectors, but its first line announces 1"),
     ],
 )
 def test_bad_files_are_refused_with_their_line(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -94,11 +94,11 @@ def test_bad_files_are_refused_with_their_line(tmp_path: Path, content: str | by
 def test_models_and_data_without_words_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, GLOVE)
     model = SimpleNamespace(model=BagOfWords(9, 2, 8, d_model=3))
-    with pytest.raises(ValueError, match=r"v\.txt: it needs a WordTokenizer, this data has CharTokenizer"):
+    with pytest.raises(ValueError, match=r"v\.txt: it needs a WordTokenizer, but this data has CharTokenizer"):
         begin_words_with(model, SimpleNamespace(tokenizer=CharTokenizer("abc")), path)
-    with pytest.raises(ValueError, match=r"it needs a WordTokenizer, this data has NoneType"):
+    with pytest.raises(ValueError, match=r"it needs a WordTokenizer, but this data has NoneType"):
         begin_words_with(model, SimpleNamespace(), path)
-    with pytest.raises(ValueError, match=r"v\.txt: this model, Linear, has no embedding of tokens"):
+    with pytest.raises(ValueError, match=r"v\.txt: this model, Linear, has no token embedding"):
         begin_words_with(SimpleNamespace(model=nn.Linear(2, 2)), SimpleNamespace(tokenizer=WORDS), path)
     with pytest.raises(ValueError, match=r"--word_vectors .*no\.txt is not a file; give word vectors in word2vec's or"):
         read_word_vectors(str(tmp_path / "no.txt"), {"the"}, 3)

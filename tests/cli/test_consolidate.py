@@ -43,7 +43,7 @@ def test_a_run_of_two_processes(quick: Seqlab) -> None:
     assert "over 2 processes and can only continue by that" in refused
     for file in best.parent.glob("best.ckpt.shards-*/__1_*"):
         file.unlink()
-    assert f"checkpoint {best} is not whole: " in quick("export", "spread", "--out=other", code=2).stderr
+    assert f"checkpoint {best} is incomplete: " in quick("export", "spread", "--out=other", code=2).stderr
 
 
 def _exits(*args: str) -> None:

@@ -99,7 +99,7 @@ def test_a_fit_begins_with_its_weights_and_its_tokenizer(quick: Seqlab, tmp_path
     for name, weight in load_run("base").model.state_dict().items():
         torch.testing.assert_close(tuned.model.state_dict()[name], weight, rtol=0, atol=1e-7)
     refused = quick("fit", "--config", "lm/gru", *TINY, "--init_from=base", code=2).stderr
-    assert "--init_from base" in refused and "not this one" in refused
+    assert "--init_from base" in refused and "its model differs from this one" in refused
 
 
 def edit(path: Path, **values: Any) -> None:
@@ -111,16 +111,16 @@ def edit(path: Path, **values: Any) -> None:
     [
         ("config.json", Path.unlink, "config.json"),
         ("model.safetensors", Path.unlink, "model.safetensors"),
-        ("model.safetensors", lambda path: path.write_bytes(b"torn"), "no whole safetensors file"),
+        ("model.safetensors", lambda path: path.write_bytes(b"torn"), "not a complete safetensors file"),
         ("config.json", lambda path: path.write_text("{"), "not JSON"),
-        ("config.json", lambda path: path.write_text("[]"), "holds no object"),
+        ("config.json", lambda path: path.write_text("[]"), "does not hold a JSON object"),
         ("model.safetensors.index.json", lambda path: path.write_text("{}"), "no weight_map"),
         ("config.json", lambda path: edit(path, activation_function="silu"), 'activation_function "silu"'),
         ("config.json", lambda path: edit(path, n_layer=10**7), "lack h.2."),
         (
             "tokenizer.json",
             lambda path: edit(path, pre_tokenizer=None),
-            "without that file the model is imported and reads ids",
+            "remove that file to import a model that reads ids",
         ),
     ],
 )

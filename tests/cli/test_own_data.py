@@ -119,10 +119,10 @@ def test_they_are_fitted_by_their_class_paths(seqlab: Seqlab) -> None:
 
 
 TOLD = {
-    "vocab_size: null": "needs data that tells its vocab_size, this tells none",
-    "seq_len: null": "needs data that tells its seq_len, this tells none",
-    "seq_len: 2.5": "needs data that tells its seq_len, this tells 2.5",
-    "vocab_size: 0": "needs data that tells its vocab_size, this tells 0",
+    "vocab_size: null": "needs a data module whose vocab_size is a whole number of at least 1, got none",
+    "seq_len: null": "needs a data module whose seq_len is a whole number of at least 1, got none",
+    "seq_len: 2.5": "needs a data module whose seq_len is a whole number of at least 1, got 2.5",
+    "vocab_size: 0": "needs a data module whose vocab_size is a whole number of at least 1, got 0",
     "tokenizer: bpe": "has a tokenizer that is a str; give a Tokenizer of seqlab_data.tokenizers, or none",
 }
 

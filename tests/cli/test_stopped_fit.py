@@ -138,7 +138,7 @@ def test_a_changed_config_is_noted_and_other_data_are_refused(quick: Seqlab, mon
     assert "model.init_args.lr: 0.004 -> 0.001" in find_run("changed").tags["seqlab.changed_params"]
     Path("other.txt").write_text("0123456789 " * 200, encoding="utf-8")
     refused = quick(*job, "--data.path=other.txt", code=2).stderr
-    assert "go on with the data that it was trained with" in refused
+    assert "continue with the data of the checkpoint" in refused
     quick("resume", "changed")  # its config says resume: auto
     assert find_run("changed").status == "FINISHED"
     assert "give a --run_name" in quick(*FIT, "--resume=auto", code=2).stderr

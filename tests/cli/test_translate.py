@@ -104,7 +104,7 @@ def test_a_line_without_text_and_a_verb_of_another_model_are_refused(
     assert "line 2 of the standard input is empty" in typed(verb, run, lines="one\n \n", code=2)
     refused = typed(verb, run, lines=b"one\ntwo\ncaf\xe9\n", code=2)
     assert "line 3 of the standard input: the text is not UTF-8 at byte 3; only a byte tokenizer" in refused
-    said = f"seqlab: `seqlab {other}` is for another kind of model, {run} is for `seqlab {verb}`\n"
+    said = f"seqlab: `seqlab {other}` is for another kind of model; {run} is a model for `seqlab {verb}`\n"
     assert typed(other, run, code=2) == said
 
 
@@ -140,7 +140,7 @@ def test_the_bundles_write_and_say_what_the_runs_do(
     beams = ["--beams", "3", "--n-best", "3", "--length-penalty", "0.5"]
     for options in ([], beams) if verb == "translate" else ([],):
         assert typed(verb, bundle, *options, lines=lines) == typed(verb, name, *options, lines=lines)
-    said = f"`seqlab {other}` is for another kind of model, {bundle} is for `seqlab {verb}`"
+    said = f"`seqlab {other}` is for another kind of model; {bundle} is a model for `seqlab {verb}`"
     assert said in typed(other, bundle, code=2)
     assert (folder / bundle / "source_tokenizer").is_dir() == (verb == "translate")
 

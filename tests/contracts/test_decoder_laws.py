@@ -83,12 +83,12 @@ NEED = r"\(2, 4, 3, 4\)"
 @pytest.mark.parametrize(
     ("mixer", "break_", "message"),
     [
-        (GRU, lambda s: s | {"1_c": s["1_h"]}, r"has entries .*'1_c'.*, that of this model has .*'1_h'\]"),
-        (Attention, lambda s: {n: e for n, e in s.items() if n != "0_v"}, r"'0_k', '1_k'.*this model has .*'0_v'"),
+        (GRU, lambda s: s | {"1_c": s["1_h"]}, r"has entries .*'1_c'.*, but this model needs .*'1_h'\]"),
+        (Attention, lambda s: {n: e for n, e in s.items() if n != "0_v"}, r"'0_k', '1_k'.*this model needs .*'0_v'"),
         (
             Attention,
             lambda s: s | {"1_k": s["1_k"][:1]},
-            rf"1_k has shape \(1, 4, 3, 4\), this model and this batch of 2 need {NEED}",
+            rf"1_k has shape \(1, 4, 3, 4\), but this model and a batch of 2 need {NEED}",
         ),
         (
             partial(Attention, num_kv_heads=2),

@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused(case: MixerCase) -> None:
     name = type(mixer).__name__
     mask = torch.ones(BATCH, SOURCE, dtype=torch.bool)
     for call in (lambda: mixer(x), lambda: mixer.init_state(BATCH), lambda: mixer.attention_weights(x)):
-        with pytest.raises(ValueError, match=f"{name} attends to an encoder's memory and has none"):
+        with pytest.raises(ValueError, match=f"{name} attends to an encoder's memory, but none was given"):
             call()
     needed = rf"memory of {name} must be .* = \(3, S, 16\), got "
     for wrong in (memory[:2], memory[0], memory[..., :8]):
@@ -139,16 +139,16 @@ def test_what_does_not_fit_is_refused(case: MixerCase) -> None:
     with pytest.raises(ValueError, match=f"memory_mask of {name} must be bool.*torch.float32"):
         mixer.init_state(BATCH, memory, mask.float())
     state = mixer.init_state(BATCH, memory)
-    with pytest.raises(ValueError, match=rf"memory_k has shape \(3, .* {name} and this batch of 2 need \(2, "):
+    with pytest.raises(ValueError, match=rf"memory_k has shape \(3, .* but {name} and a batch of 2 need \(2, "):
         mixer(x[:2], state)
-    with pytest.raises(ValueError, match=f"the state has entries .'memory_v'.*, that of {name} has .'memory_k'"):
+    with pytest.raises(ValueError, match=f"the state has entries .'memory_v'.*, but {name} needs .'memory_k'"):
         mixer.step(x[:, 0], {name: entry for name, entry in state.items() if name != "memory_k"})
-    with pytest.raises(ValueError, match=rf"memory_mask has shape \(3, 8\), {name} .* need \(3, 9\)"):
+    with pytest.raises(ValueError, match=rf"memory_mask has shape \(3, 8\), but {name} .* need \(3, 9\)"):
         mixer(x, state | {"memory_mask": mask[:, 1:]})
     for fitting in (NoPositions, Learned):
         mixer.attach_positions(fitting(D_MODEL, 8))
     for positions in (RoPE, ALiBi):
-        with pytest.raises(ValueError, match=f"{positions.__name__} acts on .* by their distance, and {name} attends"):
+        with pytest.raises(ValueError, match=f"{positions.__name__} acts on .* by distance, but {name} attends to"):
             mixer.attach_positions(positions(D_MODEL, 8))
-    with pytest.raises(ValueError, match=f"{name} attends to an encoder's memory and has none"):
+    with pytest.raises(ValueError, match=f"{name} attends to an encoder's memory, but none was given"):
         decoder_subject(case.factory, NoPositions)

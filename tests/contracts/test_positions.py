@@ -90,7 +90,7 @@ def test_a_limit_is_kept(encoding: Any) -> None:
     limited = encoding(4, 3)
     assert limited.max_seq_len == 3
     limited.embed(torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]]))
-    with pytest.raises(ValueError, match=rf"{encoding.__name__} positions reach 3 tokens, the input reaches 4"):
+    with pytest.raises(ValueError, match=rf"{encoding.__name__} positions reach 3 tokens, but the input reaches 4"):
         limited.embed(torch.zeros(1, 1, 4), torch.tensor([[3]]))
 
 
@@ -144,17 +144,17 @@ def test_xpos_keeps_its_precision_up_to_its_limit() -> None:
     for far in (1000, xpos.max_seq_len - 1):
         assert_close(score(far, far - 3), score(3, 0))
     assert 0 < score(600, 0).abs() < score(0, 0).abs()
-    with pytest.raises(ValueError, match="XPos positions reach 24649 tokens, the input reaches 24650"):
+    with pytest.raises(ValueError, match="XPos positions reach 24649 tokens, but the input reaches 24650"):
         score(xpos.max_seq_len, 0)
 
 
 @pytest.mark.parametrize(
-    ("encoding", "size", "other"),
-    [(T5Bias, "2 heads", "4 heads"), (Shaw, "head_dim 8", "head_dim 4"), (CoPE, "head_dim 8", "head_dim 4")],
+    ("encoding", "sizes"),
+    [(T5Bias, "num_heads, got 2 and 4"), (Shaw, "head_dim, got 8 and 4"), (CoPE, "head_dim, got 8 and 4")],
 )
-def test_one_table_does_not_fit_two_sizes(encoding: Any, size: str, other: str) -> None:
+def test_one_table_does_not_fit_two_sizes(encoding: Any, sizes: str) -> None:
     attentions = [partial(Attention, num_heads=num_heads) for num_heads in (2, 4)]
-    sentence = f"{encoding.__name__} has one table for all layers, of {size}, and does not fit an attention of {other}"
+    sentence = f"{encoding.__name__} shares one table between all layers, which must have the same {sizes}"
     with pytest.raises(ValueError, match=sentence):
         decoder_subject(attentions, encoding)
     model, *_ = decoder_subject([attentions[0], attentions[0]], encoding)
@@ -165,22 +165,22 @@ def test_one_table_does_not_fit_two_sizes(encoding: Any, size: str, other: str) 
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: T5Bias(8, 8, num_buckets=1), "at least 2 buckets each way"),
-        (lambda: T5Bias(8, 8, num_buckets=3, bidirectional=True), "at least 2 buckets each way"),
+        (lambda: T5Bias(8, 8, num_buckets=1), "at least 2 buckets per direction"),
+        (lambda: T5Bias(8, 8, num_buckets=3, bidirectional=True), "at least 2 buckets per direction"),
         (lambda: T5Bias(8, 8, max_distance=16), "max_distance 16"),
         (lambda: Shaw(8, 8, max_distance=0), "at least 1, got 0"),
         (lambda: CoPE(8, 8, num_positions=1), "at least 2 positions, got 1"),
-        (lambda: RoPE(8, 8, fraction=0.0), "up to 1, got 0.0"),
-        (lambda: RoPE(8, 8, fraction=0.1).attach(1, 8), "0.1 of a head_dim of 8 is none"),
+        (lambda: RoPE(8, 8, fraction=0.0), r"must be in \(0, 1\], got 0.0"),
+        (lambda: RoPE(8, 8, fraction=0.1).attach(1, 8), "fraction 0.1 of head_dim 8 leaves RoPE no pair"),
         (lambda: XPos(8, 8, gamma=0.0), "positive gamma and scale_base"),
         (lambda: XPos(8, 8).attach(1, 3), "even, got 3"),
         (lambda: Integer(8, 0, scaled=True), "at least 1, got 0"),
         (lambda: Sinusoidal(7, 8), "even d_model, got 7"),
         (lambda: Sinusoidal(4, 4, combine="multiply"), "add or concatenate, got multiply"),  # type: ignore[arg-type]
-        (lambda: Binary(3, 9), "need 4 channels, d_model is 3"),
+        (lambda: Binary(3, 9), "need 4 channels, but d_model is 3"),
         (lambda: RoPE(9, 8).attach(3, 3), "even, got 3"),
-        (lambda: Randomized(8, 9, max_position=8), "draws from 8 positions, too few for 9 tokens"),
-        (lambda: Randomized(8, 8, encoding=RoPE), "of the embeddings.*got RoPE"),
+        (lambda: Randomized(8, 9, max_position=8), "draws from 8 positions, which are too few for 9 tokens"),
+        (lambda: Randomized(8, 8, encoding=RoPE), "must act on the embeddings.*got RoPE"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_was_given(build: Any, sentence: str) -> None:
@@ -223,11 +223,11 @@ def test_evaluation_has_one_draw_which_the_checkpoint_holds() -> None:
 
 def test_randomized_refuses_what_it_cannot_place() -> None:
     encoding = _randomized()
-    with pytest.raises(ValueError, match="draws from 100 positions, the input has 101 tokens"):
+    with pytest.raises(ValueError, match="draws from 100 positions, but the input has 101 tokens"):
         _drawn(encoding.train(), 101)
     with pytest.raises(ValueError, match="cannot continue a state"):
         encoding.embed(torch.zeros(1, 2, 1), torch.tensor([[5, 6]]))
-    with pytest.raises(ValueError, match="Randomized positions reach 20 tokens, the input reaches 21"):
+    with pytest.raises(ValueError, match="Randomized positions reach 20 tokens, but the input reaches 21"):
         _drawn(encoding.eval(), 21)
 
 

@@ -163,7 +163,7 @@ class Carrying(Plain):
 doubling = partial(Carrying, carried=lambda x: {"h": torch.ones(len(x), 2 ** (1 + x.shape[1]))})
 narrowing = partial(Carrying, carried=lambda x: {"h": torch.ones(len(x), 2, dtype=torch.int64)})
 forgetting = partial(Carrying, carried=lambda x: {})
-DECLARED = r"state entry 0_h is declared by state_spec as \(B, 2\) in torch.float32, and is "
+DECLARED = r"state entry 0_h is declared by state_spec as \(B, 2\) in torch.float32, but is "
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ DECLARED = r"state entry 0_h is declared by state_spec as \(B, 2\) in torch.floa
         (Uneven, "state entry 0_h is declared to start at 1.0, and does not"),
         (doubling, DECLARED + r"\(2, 8\) in torch.float32 after 2 tokens"),
         (narrowing, DECLARED + r"\(2, 2\) in torch.int64 after 2 tokens"),
-        (forgetting, r"state_spec declares the entries \['position', '0_h'\], and the state has \['position'\]"),
+        (forgetting, r"state_spec declares the entries \['position', '0_h'\], but the state has \['position'\]"),
     ],
 )
 def test_a_mixer_that_a_bundle_cannot_hold_is_refused(mixer: Any, message: str, tmp_path: Path) -> None:

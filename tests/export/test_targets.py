@@ -235,5 +235,5 @@ def test_a_pad_is_no_position_in_pytorch() -> None:
     torch.testing.assert_close(wide[:, 4:], model(tokens[:, 4:])[0])
     _, still = model(tokens[:, :3], full, pad_mask=mask[:, :3])
     assert still["position"].tolist() == [8, 8]
-    with pytest.raises(ValueError, match="positions reach 8 tokens, the input reaches 9"):
+    with pytest.raises(ValueError, match="positions reach 8 tokens, but the input reaches 9"):
         model(tokens[:, :1], full, pad_mask=mask[:, 4:5])

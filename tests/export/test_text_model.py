@@ -79,9 +79,9 @@ def test_a_text_is_classified(served: Served) -> None:
     [
         ("generator", ["abc"], {"beams": 2}, "there is no option 'beams'; accepted: max_new_tokens, .*, seed"),
         ("generator", ["abc"], {"temperature": -1.0}, "temperature must be at least 0"),
-        ("generator", ["abc", None], {}, "text 1 is None, which is no text"),
+        ("generator", ["abc", None], {}, "text 1 must be a string, got None"),
         pytest.param("translator", ["abc", " "], {}, "text 1 is empty", marks=slow),
-        pytest.param("masked", ["abc"], {}, "is not of texts: it has no tokenizer, or names no classes", marks=slow),
+        pytest.param("masked", ["abc"], {}, "does not read text: it has no tokenizer or no class names", marks=slow),
         ("classifier", [""], {}, "text 0 is empty"),
         ("classifier", ["abc"], {"seed": 1}, "there is no option 'seed'; accepted: none"),
     ],

@@ -189,8 +189,8 @@ def test_each_request_has_its_own_options_and_errors(loaded: Callable[[str], Ens
         ("model", [[5, 6], [7, 0]], [2, 0], "text 1 has no tokens"),
         ("model", [[5, 6], [11, 0]], [2, 1], "text 1 has token 11, outside the vocabulary 0..10"),
         ("model", [[5, -1]], [2], "text 0 has token -1, outside the vocabulary 0..10"),
-        ("detokenizer", [[0], [3]], [1, 1], "there is no class 3, classes run from 0 to 2"),
-        ("detokenizer", [[-1]], [1], "there is no class -1, classes run from 0 to 2"),
+        ("detokenizer", [[0], [3]], [1, 1], "class 3 does not exist; classes run from 0 to 2"),
+        ("detokenizer", [[-1]], [1], "class -1 does not exist; classes run from 0 to 2"),
     ],
 )
 def test_ids_that_are_refused(

@@ -93,10 +93,10 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
     [
         ({"mixer": partial(Attention, num_heads=3)}, "num_heads must divide d_model, got num_heads 3 and d_model 16"),
         ({"mixer": partial(Attention, num_kv_heads=3)}, "num_kv_heads must divide num_heads"),
-        ({"mixer": [GRU, partial(Attention, pattern=Bidirectional)]}, "layer 1 is Attention, which is not causal"),
-        ({"mixer": [GRU, GRU, GRU]}, "num_layers is 2, but the list of mixers has 3"),
-        ({"mixer": []}, "has 0 entries"),
-        ({"num_layers": 0}, "num_layers is 0"),
+        ({"mixer": [GRU, partial(Attention, pattern=Bidirectional)]}, "layer 1 is a non-causal Attention"),
+        ({"mixer": [GRU, GRU, GRU]}, "the number of mixers must be from 1 to num_layers, got 3 for num_layers 2"),
+        ({"mixer": []}, "got 0 for num_layers 2"),
+        ({"num_layers": 0}, "got 1 for num_layers 0"),
         ({"d_model": 0}, "d_model must be at least 1"),
     ],
 )

@@ -147,9 +147,9 @@ def test_two_torch_lstms(feed_context: bool) -> None:
 def test_bad_input_names_both_sides() -> None:
     with pytest.raises(ValueError, match="the source has 13 tokens and the target 11"):
         transformer(tie_embeddings="all")
-    with pytest.raises(ValueError, match="cross is GRU, which looks at no source"):
+    with pytest.raises(ValueError, match="cross is GRU, which does not attend to the source"):
         recurrent(GRU, cross=GRU)
-    with pytest.raises(ValueError, match="a GRU that reads both ways has no last state"):
+    with pytest.raises(ValueError, match="a bidirectional GRU has no last state"):
         rnn(recurrence=partial(GRU, bidirectional=True))
     model, source, mask, tokens = built("transformer")
     with pytest.raises(ValueError, match=r"state entry position has shape \(2,\).*batch of 3"):

@@ -176,9 +176,9 @@ def test_gradients_of_a_model_by_hand() -> None:
 
 
 def test_a_model_without_a_stack_is_refused() -> None:
-    with pytest.raises(ValueError, match="RNNSeq2Seq has no stack of blocks"):
+    with pytest.raises(ValueError, match="RNNSeq2Seq has no Stack of blocks"):
         forget_activations(RNNSeq2Seq(11, 11, 8, d_model=8))
-    with pytest.raises(ValueError, match="Linear has no stack of blocks"):
+    with pytest.raises(ValueError, match="Linear has no Stack of blocks"):
         gradients_of(nn.Linear(1, 1), lambda: None)
 
 

@@ -51,9 +51,9 @@ def test_rules_by_name() -> None:
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ({"no such": {"lr_ratio": 1.0}}, "the rule 'no such' matches no parameter that an earlier rule has not taken"),
-        ({"norm": {"lr": 1.0}}, "the rule 'norm' must give an lr_ratio or a weight_decay from 0 on, got {'lr': 1.0}"),
-        ({"norm": {"lr_ratio": -1.0}}, "the rule 'norm' must give an lr_ratio or a weight_decay from 0 on"),
+        ({"no such": {"lr_ratio": 1.0}}, "the rule 'no such' matches no parameter left by the rules before it"),
+        ({"norm": {"lr": 1.0}}, "the rule 'norm' must give an lr_ratio or weight_decay of at least 0, got {'lr': 1.0}"),
+        ({"norm": {"lr_ratio": -1.0}}, "the rule 'norm' must give an lr_ratio or weight_decay of at least 0"),
     ],
 )
 def test_a_rule_that_says_nothing_is_refused(rules: Any, says: str) -> None:
@@ -92,7 +92,7 @@ def test_all_that_comes_before_the_blocks_is_below_them() -> None:
 
 
 def test_a_model_without_blocks_is_refused() -> None:
-    with pytest.raises(ValueError, match="LayerwiseDecay goes by a model's blocks, and this one has none"):
+    with pytest.raises(ValueError, match="LayerwiseDecay needs a model with a stack of blocks, but this one has none"):
         LayerwiseDecay(0.1)(nn.Linear(2, 2).named_parameters())
 
 

@@ -224,7 +224,9 @@ def test_muon_leaves_what_is_no_matrix_to_adamw() -> None:
     weights = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
     muon, *others = Muon([{"params": weights, "param_names": names, "weight_decay": 0.0}], 0.1).param_groups
     assert muon["param_names"] == ["mixer.q_proj.weight"] and others[0]["param_names"] == names[:-1]
-    with pytest.raises(ValueError, match="Muon has no matrix: of what is trained, each matrix has"):
+    with pytest.raises(
+        ValueError, match="Muon has no matrix to optimise: the name of every trained matrix matches others = "
+    ):
         Muon([{"params": weights[:1], "param_names": ["head.weight"], "weight_decay": 0.0}], 0.1)
 
 
@@ -235,8 +237,8 @@ def test_adamw_may_be_fused() -> None:
 
 
 def test_an_option_of_another_class_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'min_lr_ratio': 0.25.*which the class chosen for it does not take"):
+    with pytest.raises(ValueError, match=r"'min_lr_ratio': 0.25.*which the chosen class does not accept"):
         task_of(**EARLIER, schedule="Constant")
     task = task_of(**EARLIER, optimizer="SGD")
-    with pytest.raises(ValueError, match=r"'betas': .*which the class chosen for it does not take: .*'betas'"):
+    with pytest.raises(ValueError, match=r"'betas': .*which the chosen class does not accept: .*'betas'"):
         task.configure_optimizers()

@@ -70,7 +70,7 @@ def test_what_is_refused(build: Any) -> None:
         (D_MODEL, {"num_layers": 0}, "num_layers must be at least 1, got 0"),
         (D_MODEL, {"dropout": 0.1}, "dropout acts between layers"),
         (5, {"bidirectional": True}, "even d_model, half for each direction, got 5"),
-        (D_MODEL, {"bidirectional": True, "looped": True}, "leave out looped or bidirectional"),
+        (D_MODEL, {"bidirectional": True, "looped": True}, "set looped or bidirectional, not both"),
     ):
         with pytest.raises(ValueError, match=message):
             build(width, **options)

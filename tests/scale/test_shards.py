@@ -196,18 +196,18 @@ def test_what_is_damaged_is_refused_by_name(path: Path, one_rank: None, harm: st
         file.unlink()
         if harm != "missing":
             file.write_bytes(flipped if harm == "flipped" else content[:-1])
-        refused(path, f"(damaged|not whole): .*{file.name if harm != 'cut' else ''}")
+        refused(path, f"(damaged|incomplete): .*{file.name if harm != 'cut' else ''}")
         file.write_bytes(content)
         check(path, 1)
     shutil.rmtree(folder)
-    refused(path, f"not whole: .*{folder.name}")
+    refused(path, f"incomplete: .*{folder.name}")
 
 
 def test_a_hole_is_not_hashed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = folders(path)[0] / "__0_0.distcp"
     os.truncate(file, 2**34)
     monkeypatch.setattr(hashlib, "file_digest", None)
-    with pytest.raises(ValueError, match=rf"last\.ckpt is damaged: .*{file.name} has \d+ bytes more than its parts"):
+    with pytest.raises(ValueError, match=rf"last\.ckpt is damaged: .*{file.name} has \d+ bytes that belong to no part"):
         read_checkpoint(path)
 
 
@@ -283,7 +283,7 @@ def test_an_outline_may_say_anything(path: Path, one_rank: None, where: tuple[An
     else:
         inner[where[-1]] = value
     save_checksummed(outline, path)
-    refused(path, "(damaged|not whole|not of this model)")
+    refused(path, "(damaged|incomplete|does not fit this model)")
 
 
 def test_one_file_takes_the_place_of_shards(path: Path) -> None:

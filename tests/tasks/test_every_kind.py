@@ -92,8 +92,8 @@ REFUSED: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (LanguageModeling, (7, 8), {"model": own, "min_lr_ratio": 1.5}, "1.5"),
     (LanguageModeling, (7, 8), {"model": own, "z_loss": -1}, "z_loss must be at least 0, got -1"),
     (MaskedLanguageModeling, (7, 8), {"model": own, "share": 0}, "share must be above 0 and at most 1, got 0"),
-    (Classification, (3, 1), {"model": own}, "needs data that tells its vocab_size or its num_features"),
-    (MultilabelClassification, (2, None, 20), {"model": own}, "classification needs data that tells its num_labels"),
+    (Classification, (3, 1), {"model": own}, "needs data with a vocab_size or num_features"),
+    (MultilabelClassification, (2, None, 20), {"model": own}, "classification needs a data module whose num_labels"),
     (ScheduledSampling, (), {"first": 1.5}, "from 0 to 1, got 1.5 and 0.75"),
     (ScheduledSampling, (), {"passes": "both"}, "sequential or parallel, got both"),
 ]

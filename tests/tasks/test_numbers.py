@@ -126,5 +126,5 @@ def test_numbers_count_and_are_predicted_where_there_is_a_target() -> None:
         {"row": 1, "number": 2, "squared_error": 4},
     ]
     for targets in (numbered.targets.long(), numbered.targets[:, None]):
-        with pytest.raises(ValueError, match="regression takes a number for each sequence, but this data has classes"):
+        with pytest.raises(ValueError, match="regression needs one number per sequence, but this data has classes"):
             regression().predict_step(numbered._replace(targets=targets), 0)

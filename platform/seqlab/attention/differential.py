@@ -72,8 +72,8 @@ class DifferentialAttention(SelfAttention):
         """Attaches an encoding for H heads of K channels; it is applied to each of the two maps."""
         if positions.weighs_values:
             raise ValueError(
-                f"{type(positions).__name__} adds to the values of each key, which {type(self).__name__} has twice as "
-                "wide as its keys; give it positions that do not"
+                f"{type(positions).__name__} adds vectors of head_dim channels to the values, but the values of "
+                f"{type(self).__name__} have 2 head_dim channels; use positions that leave values unchanged"
             )
         positions.attach(self.num_heads, self.head_dim)
         self.scoring = self.scoring._replace(positions=positions)

@@ -78,8 +78,8 @@ class LatentAttention(SelfAttention):
         """Attaches rotary encodings to the R rotary channels only, and score biases to whole queries and keys."""
         if positions.weighs_values:
             raise ValueError(
-                f"{type(positions).__name__} adds to the values of each key, which {type(self).__name__} reads from a "
-                "compressed vector; give it positions that do not"
+                f"{type(positions).__name__} adds vectors to the values, which {type(self).__name__} does not store; "
+                "use positions that leave values unchanged"
             )
         rotary = positions.acts_on == "queries and keys"
         positions.attach(self.num_heads, self.rope_head_dim if rotary else self.head_dim + self.rope_head_dim)

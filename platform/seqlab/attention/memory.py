@@ -53,7 +53,7 @@ class MemoryMixer(Mixer):
         name = type(self).__name__
         if memory is None:
             raise ValueError(
-                f"{name} attends to an encoder's memory and has none; begin with init_state(batch_size, memory), or "
+                f"{name} attends to an encoder's memory, but none was given; call init_state(batch_size, memory), or "
                 "use it in a model with an encoder"
             )
         if memory.dim() != 3 or memory.shape[0] != batch_size or memory.shape[2] != self.d_model:
@@ -65,7 +65,7 @@ class MemoryMixer(Mixer):
             memory_mask = memory.new_ones(memory.shape[:2], dtype=torch.bool)
         elif memory_mask.shape != memory.shape[:2] or memory_mask.dtype != torch.bool:
             raise ValueError(
-                f"the memory_mask of {name} must be bool of shape {tuple(memory.shape[:2])}, as its memory, got "
+                f"the memory_mask of {name} must be bool of shape {tuple(memory.shape[:2])}, like its memory, got "
                 f"{memory_mask.dtype} of shape {tuple(memory_mask.shape)}"
             )
         keys, values = self.read(memory)
@@ -75,8 +75,8 @@ class MemoryMixer(Mixer):
         """Raises ValueError unless the encoding acts on the embeddings: queries and keys are of different sequences."""
         if positions.acts_on != "embeddings":
             raise ValueError(
-                f"{type(positions).__name__} acts on {positions.acts_on} by their distance, and {type(self).__name__} "
-                "attends to another sequence; give it positions that act on the embeddings (NoPositions, Sinusoidal, "
+                f"{type(positions).__name__} acts on {positions.acts_on} by distance, but {type(self).__name__} "
+                "attends to another sequence; use positions that act on the embeddings (NoPositions, Sinusoidal, "
                 "Learned)"
             )
 

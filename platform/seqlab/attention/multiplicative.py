@@ -56,7 +56,7 @@ class MultiplicativeAttention(MemoryMixer):
         self.recurrence = recurrence(d_model, layer)
         if not _is_recurrent(self.recurrence):
             raise ValueError(
-                "MultiplicativeAttention needs a recurrence that is causal, has no memory and a state of one size, "
+                "MultiplicativeAttention needs a causal recurrence with a state of fixed size and no encoder's memory, "
                 f"such as LSTM or GRU, got {type(self.recurrence).__name__}"
             )
         self.score = score(d_model)

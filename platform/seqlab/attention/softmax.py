@@ -82,8 +82,8 @@ class Attention(SelfAttention):
         unplanned = [part for part in self.each_part() if list(part.parameters()) and not part.cuts]
         for part in [*unplanned, *([self.scoring.positions] if self.scoring.positions.of_each_head else [])]:
             raise ValueError(
-                f"{type(part).__name__} has something of each head and no plan for cutting it: it goes with fsdp2 and "
-                "ddp, not with tensor parallelism"
+                f"{type(part).__name__} has per-head data that tensor parallelism cannot shard; train with ddp or "
+                "fsdp2 instead"
             )
         self.num_heads = part_of(self.num_heads, ranks, "num_heads")
         self.num_kv_heads = part_of(self.num_kv_heads, ranks, "num_kv_heads")

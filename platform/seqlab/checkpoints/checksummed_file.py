@@ -90,8 +90,8 @@ def load_checksummed(path: str | Path) -> dict[str, Any]:
             checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise ValueError(
-                f"checkpoint {path} holds an object that is neither tensor, number, string, list nor dict, "
-                f"and is not loaded: {error}"
+                f"checkpoint {path} was not loaded: it holds an object other than tensors, numbers, strings, lists and "
+                f"dicts: {error}"
             ) from error
         except Exception as error:
             raise ValueError(f"checkpoint {path} is damaged: {error}") from error
@@ -120,21 +120,21 @@ def check_parts(file: IO[bytes]) -> None:
     """
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # `ZipFile` reads a directory of any size
     if end and end[zipfile._ECD_SIZE] > DIRECTORY_BYTES:  # type: ignore[attr-defined]
-        raise ValueError(f"the list of its parts has more than {DIRECTORY_BYTES} bytes")
+        raise ValueError(f"its zip directory has more than {DIRECTORY_BYTES} bytes")
     with zipfile.ZipFile(file) as parts:
         sizes = [part.file_size for part in parts.infolist()]
     size = file.seek(0, os.SEEK_END)
     if sum(sizes) > size:
         raise ValueError("its parts are larger than the file")
     if sum(sizes) + PART_BYTES * (len(sizes) + 1) < size:
-        raise ValueError(f"it has {size} bytes, its parts {sum(sizes)}")
+        raise ValueError(f"it has {size} bytes, but its parts have {sum(sizes)}")
     file.seek(0)
 
 
 def pickle_of(file: IO[bytes]) -> bytes:
     """Pickle that `torch.load` will read from the file."""
     if not torch.serialization._is_zipfile(file):  # torch.load's own test; it would also read an older format
-        raise ValueError("it does not begin as a zip file")
+        raise ValueError("it does not start like a zip file")
     content: bytes = torch._C.PyTorchFileReader(file).get_record("data.pkl")
     file.seek(0)
     return content
@@ -145,8 +145,8 @@ def _refuse_objects(file: IO[bytes], path: Path) -> None:
     file.seek(0)
     if objects := torch.serialization.get_unsafe_globals_in_checkpoint(file):
         raise ValueError(
-            f"checkpoint {path} would hold {', '.join(sorted(objects))}, and could not be loaded again; state and "
-            "hyper-parameters may hold tensors, numbers, strings, lists and dicts"
+            f"checkpoint {path} would hold {', '.join(sorted(objects))}, so it could not be loaded again; state and "
+            "hyper-parameters may hold tensors, numbers, strings, lists and dicts only"
         )
     file.seek(place)
 
@@ -157,7 +157,7 @@ def _seal(file: IO[bytes], path: str | Path) -> bytes:
     seal = file.read()
     if not seal.startswith(MARK):
         raise ValueError(
-            f"{path} is not a whole seqlab checkpoint: it does not end with its sha256, so it was cut short, "
+            f"{path} is not a complete seqlab checkpoint: it does not end with its sha256, so it was cut short, "
             "damaged, or written by something else"
         )
     return seal.removeprefix(MARK)
@@ -171,5 +171,5 @@ def _check_hash(file: IO[bytes], seal: bytes) -> None:
         digest.update(chunk)
         remaining -= len(chunk)
     if digest.hexdigest().encode() != seal:
-        raise ValueError("it does not match the sha256 it carries; use another one")
+        raise ValueError("it does not match its sha256; use another one")
     file.seek(0)

@@ -149,7 +149,9 @@ def _like(stored: Tensor, weight: Tensor) -> Tensor:
     if stored.shape == weight.shape:
         return torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
     if stored.ndim and any(n not in (1, m) for n, m in zip(stored.shape, weight.shape, strict=True)):
-        raise ValueError(f"{tuple(stored.shape)} is kept of a weight of {tuple(weight.shape)}")
+        raise ValueError(
+            f"optimiser state of shape {tuple(stored.shape)} does not fit a weight of shape {tuple(weight.shape)}"
+        )
     return torch.empty(stored.shape, dtype=stored.dtype)
 
 
@@ -174,21 +176,22 @@ def _check(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], s
     files = {name: _folder(outline, path) / Path(name).name for name in shards["files"]}
     for file in files.values():
         if not file.is_file():
-            raise _RefusedError(f"checkpoint {path} is not whole: {file} is missing; its shards belong beside it")
+            raise _RefusedError(f"checkpoint {path} is incomplete: its shard {file} is missing")
     for name in {**stored, **tensors}:
         theirs, ours = (tuple(of[name].shape) if name in of else None for of in (stored, tensors))
         if theirs != ours:
             raise _RefusedError(
-                f"checkpoint {path} is not of this model and optimiser: {name} is {theirs}, here {ours}"
+                f"checkpoint {path} does not fit this model and optimiser: the shape of {name} is {theirs} there and "
+                f"{ours} here"
             )
         if stored[name].layout is not torch.strided:
-            raise ValueError(f"{name} is {stored[name].layout}")
+            raise ValueError(f"{name} has layout {stored[name].layout}, expected {torch.strided}")
     room = {name: file.stat().st_size for name, file in files.items()}
     for name, tensor in stored.items():
         _check_parts(name, tensor, shards["parts"][name], room)
     for name, left in room.items():  # a sparse file takes no disk space, but long to hash
         if left:
-            raise ValueError(f"{files[name]} has {left} bytes more than its parts")
+            raise ValueError(f"{files[name]} has {left} bytes that belong to no part")
     for name in [*files][share]:
         with files[name].open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != shards["files"][name]:
@@ -204,9 +207,9 @@ def _check_parts(name: str, tensor: Tensor, parts: list[dict[str, Any]], room: d
     boxes = [[*zip(part["offset"], part["size"], strict=True)] for part in parts]
     for box in boxes:
         if any(not 0 <= begin <= begin + size <= n for (begin, size), n in zip(box, tensor.shape, strict=True)):
-            raise ValueError(f"a part of {name} lies outside of it")
+            raise ValueError(f"a part of {name} lies outside its shape")
     if sum(math.prod(part["size"]) for part in parts) != tensor.numel() or _overlap(boxes):
-        raise ValueError(f"the parts of {name} are not the whole of it")
+        raise ValueError(f"the parts of {name} do not cover it exactly once")
     for part in parts:
         begin, length = part["start"], part["length"]
         room[part["file"]] -= length
@@ -243,5 +246,5 @@ def _read(
 def _folder(outline: dict[str, Any], path: Path) -> Path:
     name = outline[SHARDS]["folder"]
     if Path(name).name != name or f".{SHARDS}-" not in name:
-        raise ValueError(f"{name!r} is no folder of shards beside it")
+        raise ValueError(f"{name!r} is not the name of a folder of shards beside it")
     return path.with_name(name)

@@ -128,7 +128,7 @@ class TextCodec:
         """
         for number, text in enumerate(texts):
             if not isinstance(text, str):
-                raise ValueError(f"text {number} is {text!r}, which is no text")
+                raise ValueError(f"text {number} must be a string, got {text!r}")
             if self.reads != "prompts" and not text.strip():
                 raise ValueError(f"text {number} is empty")
         if self.reads == "prompts":
@@ -148,5 +148,5 @@ class TextCodec:
 
     def _label(self, place: int) -> str:
         if not 0 <= place < len(self.labels):
-            raise ValueError(f"there is no class {place}, classes run from 0 to {len(self.labels) - 1}")
+            raise ValueError(f"class {place} does not exist; classes run from 0 to {len(self.labels) - 1}")
         return self.labels[place]

@@ -103,7 +103,9 @@ class TextModel(ABC):
 
     def refuse(self, verb: str) -> NoReturn:
         """Raises ValueError: the verb needs another kind of model."""
-        raise ValueError(f"`seqlab {verb}` is for another kind of model, {self.name} is for `seqlab {self.verb}`")
+        raise ValueError(
+            f"`seqlab {verb}` is for another kind of model; {self.name} is a model for `seqlab {self.verb}`"
+        )
 
     def answer(self, texts: Sequence[str], options: Mapping[str, Any] | None = None) -> list[Answer]:
         """A server's answer to each text, in order: `encode`, `run`, then `TextCodec.decode`; raises as these do."""
@@ -280,8 +282,8 @@ class TextTagger(TextClassifier):
 def not_of_texts(name: str) -> ValueError:
     """Error for a run or a bundle that cannot be opened as a `TextModel`."""
     return ValueError(
-        f"{name} is not of texts: it has no tokenizer, or names no classes; generate continues a prompt, translate "
-        "reads sources, classify reads texts"
+        f"{name} does not read text: it has no tokenizer or no class names; generate, translate and classify need a "
+        "model of text"
     )
 
 

@@ -85,7 +85,7 @@ class EncoderDecoder(nn.Module):
             self.embedding = self.encoder.embedding
         else:
             raise ValueError(
-                'tie_embeddings "all" needs a source of tokens, this encoder embeds features; use "target"'
+                'tie_embeddings "all" needs a source of tokens, but this encoder embeds features; use "target"'
             )
         self.positions = told
         mixers: list[Mixer] = []
@@ -93,7 +93,9 @@ class EncoderDecoder(nn.Module):
             own = make(d_model, k)
             mixers += [own] if own.needs_memory else [own, cross(d_model, k)]
             if not mixers[-1].needs_memory:
-                raise ValueError(f"cross is {type(mixers[-1]).__name__}, which looks at no source; use CrossAttention")
+                raise ValueError(
+                    f"cross is {type(mixers[-1]).__name__}, which does not attend to the source; use CrossAttention"
+                )
         bare: Callable[..., Block] = block  # a configured `block` also accepts `ffn`
 
         def half(width: int, made: Mixer) -> Block:

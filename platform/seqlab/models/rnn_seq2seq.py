@@ -61,8 +61,8 @@ class RNNSeq2Seq(nn.Module):
         self.encoder, self.decoder = recurrence(d_model, 0), recurrence(d_model, 1)
         if not self.encoder.causal:
             raise ValueError(
-                f"a {type(self.encoder).__name__} that reads both ways has no last state to write from; use one that "
-                "reads forwards, or a model with attention"
+                f"a bidirectional {type(self.encoder).__name__} has no last state to initialise the decoder; use a "
+                "unidirectional one, or a model with attention"
             )
         self.context_proj = nn.Linear(d_model, d_model, bias=False) if feed_context else None
         self.head = None if tie_embeddings else nn.Linear(d_model, target_vocab_size)

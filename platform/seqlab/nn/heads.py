@@ -51,7 +51,9 @@ def part_of(count: int, ranks: int, what: str) -> int:
         ValueError: `ranks` does not divide `count`.
     """
     if count % ranks:
-        raise ValueError(f"{what} {count} cannot be shared evenly by {ranks} ranks; give --tp a number that divides it")
+        raise ValueError(
+            f"{what} {count} cannot be divided evenly over {ranks} ranks; set --tp to a number that divides it"
+        )
     return count // ranks
 
 

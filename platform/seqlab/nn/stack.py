@@ -27,7 +27,9 @@ def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> Iter
     """
     pattern = mixer if isinstance(mixer, list) else [mixer]
     if num_layers < 1 or not 1 <= len(pattern) <= num_layers:
-        raise ValueError(f"num_layers is {num_layers}, but the list of mixers has {len(pattern)} entries")
+        raise ValueError(
+            f"the number of mixers must be from 1 to num_layers, got {len(pattern)} for num_layers {num_layers}"
+        )
     return islice(cycle(pattern), num_layers)
 
 
@@ -63,8 +65,8 @@ class Stack(nn.Module):
         for k, layer in enumerate(mixers):
             if causal and not layer.causal:
                 raise ValueError(
-                    f"layer {k} is {type(layer).__name__}, which is not causal as it is set, but this model is; "
-                    "give it a causal mixer or pattern"
+                    f"layer {k} is a non-causal {type(layer).__name__}, but this model is causal; use a causal mixer "
+                    "or pattern"
                 )
             # Cross-attention gets no positions if other layers mix the sequence itself.
             if not layer.needs_memory or all(other.needs_memory for other in mixers):
@@ -126,7 +128,7 @@ def forget_activations(model: nn.Module) -> None:
     """
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     if not stacks:
-        raise ValueError(f"{type(model).__name__} has no stack of blocks whose activations could be computed again")
+        raise ValueError(f"{type(model).__name__} has no Stack of blocks whose activations could be recomputed")
     for stack in stacks:
         stack.keeps_activations = False
 

@@ -50,7 +50,9 @@ class ByName(ParameterGroups):
     def __init__(self, weight_decay: float, *, rules: dict[str, dict[str, float]]) -> None:
         for pattern, rule in rules.items():
             if not rule.keys() <= {"lr_ratio", "weight_decay"} or any(value < 0 for value in rule.values()):
-                raise ValueError(f"the rule {pattern!r} must give an lr_ratio or a weight_decay from 0 on, got {rule}")
+                raise ValueError(
+                    f"the rule {pattern!r} must give an lr_ratio or weight_decay of at least 0, got {rule}"
+                )
         self.weight_decay, self.rules = weight_decay, rules
 
     def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
@@ -65,7 +67,7 @@ class ByName(ParameterGroups):
 
         groups = _grouped(parameters, self.weight_decay, of)
         if unused:
-            raise ValueError(f"the rule {next(iter(unused))!r} matches no parameter that an earlier rule has not taken")
+            raise ValueError(f"the rule {next(iter(unused))!r} matches no parameter left by the rules before it")
         return groups
 
 
@@ -87,7 +89,7 @@ class LayerwiseDecay(ParameterGroups):
         blocks = [found for name, _ in named if (found := BLOCK.match(name))]
         depth = {found["stack"]: int(found["number"]) + 1 for found in blocks}  # the last block of a stack comes last
         if not depth:
-            raise ValueError("LayerwiseDecay goes by a model's blocks, and this one has none")
+            raise ValueError("LayerwiseDecay needs a model with a stack of blocks, but this one has none")
 
         def of(name: str) -> Mapping[str, float]:
             if block := BLOCK.match(name):

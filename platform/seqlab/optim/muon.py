@@ -47,7 +47,8 @@ class Muon(torch.optim.Optimizer, Optimizer):
                 chosen += [{**group, "params": params, "param_names": names}] if its else []
         if not matrices:
             raise ValueError(
-                f"Muon has no matrix: of what is trained, each matrix has {others!r} in its name, and is AdamW's"
+                f"Muon has no matrix to optimise: the name of every trained matrix matches others = {others!r}, which "
+                "selects the parameters of AdamW"
             )
         muon = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
         self._inner: list[tuple[torch.optim.Optimizer, int]] = [(muon, len(matrices))]

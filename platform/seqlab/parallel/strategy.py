@@ -51,19 +51,17 @@ class SpreadStrategy(ModelParallelStrategy):
         ranks, tp = self.world_size, self.tp
         if self.word == "fsdp2":
             if tp is not None:
-                raise ValueError(f"--tp {tp} goes with --trainer.strategy tp or fsdp2+tp, not with fsdp2")
+                raise ValueError(f"--tp {tp} needs --trainer.strategy tp or fsdp2+tp, got fsdp2")
             return ranks, 1
         if self.word == "tp":
             if tp not in (None, ranks):
                 raise ValueError(
-                    f"--trainer.strategy tp cuts the model over all {ranks} ranks, got --tp {tp}; leave --tp out, or "
-                    "give fsdp2+tp"
+                    f"--trainer.strategy tp shards the model over all {ranks} ranks, got --tp {tp}; omit --tp, or use "
+                    "fsdp2+tp"
                 )
             return 1, ranks
         if tp is None or tp < 1 or ranks % tp:
-            raise ValueError(
-                f"--trainer.strategy fsdp2+tp needs --tp N, a number that divides the {ranks} ranks, got {tp}"
-            )
+            raise ValueError(f"--trainer.strategy fsdp2+tp needs --tp N, where N divides the {ranks} ranks, got {tp}")
         return ranks // tp, tp
 
     def check(self, module: L.LightningModule, *, fits: bool = True) -> None:
@@ -77,16 +75,16 @@ class SpreadStrategy(ModelParallelStrategy):
         """
         if not is_overridden("configure_model", module):
             raise ValueError(
-                f"--trainer.strategy {self.word} needs a Task of seqlab, or a configure_model that spreads its model; "
-                f"{type(module).__name__} has none: give ddp"
+                f"--trainer.strategy {self.word} needs a seqlab Task or a LightningModule whose configure_model shards "
+                f"its model, got {type(module).__name__}; use ddp"
             )
         check_cut(module, self.sizes()[1])
         new_optimizer: Any = getattr(module, "new_optimizer", None)
         optimizer = new_optimizer() if fits and new_optimizer else None
         if isinstance(optimizer, OF_WHOLE_MATRICES):
             raise ValueError(
-                f"{type(optimizer).__name__} needs whole matrices, which --trainer.strategy {self.word} spreads over "
-                "ranks; give ddp, or AdamW, Lion or SGD"
+                f"{type(optimizer).__name__} needs whole matrices, which --trainer.strategy {self.word} shards over "
+                "ranks; use ddp, or AdamW, Lion or SGD"
             )
 
     def setup_environment(self) -> None:
@@ -167,4 +165,4 @@ def set_tensor_parallel(trainer: L.Trainer, tp: int | None) -> None:
         strategy.tp = tp
         strategy.sizes()
     elif tp is not None:
-        raise ValueError(f"--tp {tp} goes with --trainer.strategy tp or fsdp2+tp")
+        raise ValueError(f"--tp {tp} needs --trainer.strategy tp or fsdp2+tp")

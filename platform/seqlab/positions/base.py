@@ -98,7 +98,7 @@ class PositionalEncoding(nn.Module, ABC):
             longest = int(positions.max()) + 1
         if longest > self.max_seq_len:
             raise ValueError(
-                f"{type(self).__name__} positions reach {self.max_seq_len} tokens, the input reaches {longest}; "
+                f"{type(self).__name__} positions reach {self.max_seq_len} tokens, but the input reaches {longest}; "
                 "shorten it or use an encoding without a limit (NoPositions, Sinusoidal, RoPE, ALiBi)"
             )
 

@@ -41,8 +41,8 @@ class CoPE(PositionalEncoding):
             self.table = nn.Parameter(torch.zeros(self.num_positions, head_dim))
         elif self.table.shape[1] != head_dim:
             raise ValueError(
-                f"CoPE has one table for all layers, of head_dim {self.table.shape[1]}, and does not fit an attention "
-                f"of head_dim {head_dim}; give all layers one head_dim"
+                "CoPE shares one table between all layers, which must have the same head_dim, got "
+                f"{self.table.shape[1]} and {head_dim}"
             )
 
     def flops(self, new: int, seen: int, num_heads: int, head_dim: int) -> int:

@@ -112,7 +112,7 @@ class Integer(EmbeddedEncoding):
     ) -> None:
         super().__init__(d_model, max_seq_len, width=1, combine=combine)
         if scaled and max_seq_len < 1:
-            raise ValueError(f"Integer positions scaled by max_seq_len need at least 1, got {max_seq_len}")
+            raise ValueError(f"scaled Integer positions need a max_seq_len of at least 1, got {max_seq_len}")
         self.scale = max_seq_len if scaled else 1
 
     def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
@@ -136,8 +136,8 @@ class Binary(EmbeddedEncoding):
         super().__init__(d_model, max_seq_len, width=self.num_bits, combine=combine)
         if combine == "add" and self.num_bits > d_model:
             raise ValueError(
-                f"Binary positions up to {max_seq_len} need {self.num_bits} channels, d_model is {d_model}; "
-                "concatenate them instead"
+                f"Binary positions up to {max_seq_len} need {self.num_bits} channels, but d_model is {d_model}; set "
+                "combine to concatenate, or give a larger d_model"
             )
         self.max_seq_len: int = max_seq_len
         self.padding = d_model - self.num_bits if combine == "add" else 0

@@ -46,13 +46,13 @@ class Randomized(PositionalEncoding):
         self.max_seq_len: int = max_seq_len if longest is None else longest
         if self.max_seq_len > max_position:
             raise ValueError(
-                f"Randomized draws from {max_position} positions, too few for {self.max_seq_len} tokens; "
+                f"Randomized draws from {max_position} positions, which are too few for {self.max_seq_len} tokens; "
                 "give it a larger max_position"
             )
         self.encoding = encoding(d_model, max_position)
         if not isinstance(self.encoding, EmbeddedEncoding):
             raise ValueError(
-                "Randomized draws positions for encodings of the embeddings (Sinusoidal, Learned, Integer, Binary), "
+                "the encoding of Randomized must act on the embeddings (Sinusoidal, Learned, Integer, Binary), "
                 f"got {type(self.encoding).__name__}"
             )
         self.scales_embeddings = self.encoding.scales_embeddings
@@ -68,8 +68,10 @@ class Randomized(PositionalEncoding):
             return self.encoding.embed(x, self.draw[positions])
         length = positions.shape[1]
         if length > self.max_position:
-            raise ValueError(f"Randomized draws from {self.max_position} positions, the input has {length} tokens")
+            raise ValueError(f"Randomized draws from {self.max_position} positions, but the input has {length} tokens")
         if positions.device.type == "cpu" and not torch.compiler.is_compiling() and int(positions.max()) >= length:
-            raise ValueError("Randomized positions are drawn anew by each call in training: it cannot continue a state")
+            raise ValueError(
+                "Randomized draws new positions in each training call, which therefore cannot continue a state"
+            )
         draw = torch.randperm(self.max_position, device=positions.device)[:length].sort().values  # (T,)
         return self.encoding.embed(x, draw[positions])

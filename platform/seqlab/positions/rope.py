@@ -42,7 +42,7 @@ class RoPE(PositionalEncoding):
     ) -> None:
         super().__init__(d_model, max_seq_len)
         if not 0 < fraction <= 1:
-            raise ValueError(f"RoPE rotates a fraction of the channels above 0 and up to 1, got {fraction}")
+            raise ValueError(f"the fraction of channels that RoPE rotates must be in (0, 1], got {fraction}")
         self.base = base
         self.fraction = fraction
         self.scaling = scaling()
@@ -53,7 +53,9 @@ class RoPE(PositionalEncoding):
             raise ValueError(f"RoPE rotates pairs of channels, so head_dim must be even, got {head_dim}")
         width = 2 * int(head_dim * self.fraction / 2 + 1e-6)
         if not width:
-            raise ValueError(f"RoPE rotates pairs of channels, but {self.fraction} of a head_dim of {head_dim} is none")
+            raise ValueError(
+                f"fraction {self.fraction} of head_dim {head_dim} leaves RoPE no pair of channels to rotate"
+            )
         self.angles[str(head_dim)] = Angles(self.scaling.frequencies(self.base, width))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:

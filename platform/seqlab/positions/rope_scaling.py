@@ -107,5 +107,5 @@ class YaRN(RotaryScaling):
 
 def _checked(factor: float) -> float:
     if factor < 1:
-        raise ValueError(f"the factor that a context is stretched by must be at least 1, got {factor}")
+        raise ValueError(f"the factor of RoPE scaling must be at least 1, got {factor}")
     return factor

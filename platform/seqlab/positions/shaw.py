@@ -44,8 +44,8 @@ class Shaw(PositionalEncoding):
                 self.value_table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
         elif self.key_table.shape[1] != head_dim:
             raise ValueError(
-                f"Shaw has one table for all layers, of head_dim {self.key_table.shape[1]}, and does not fit an "
-                f"attention of head_dim {head_dim}; give all layers one head_dim"
+                "Shaw shares one table between all layers, which must have the same head_dim, got "
+                f"{self.key_table.shape[1]} and {head_dim}"
             )
 
     def flops(self, new: int, seen: int, num_heads: int, head_dim: int) -> int:

@@ -42,7 +42,7 @@ class T5Bias(PositionalEncoding):
         one_way = num_buckets // 2 if bidirectional else num_buckets
         if one_way < 2 or one_way // 2 >= max_distance:
             raise ValueError(
-                f"T5Bias needs at least 2 buckets each way and a max_distance beyond half of them, got num_buckets "
+                "T5Bias needs at least 2 buckets per direction and a max_distance above half of them, got num_buckets "
                 f"{num_buckets} and max_distance {max_distance}, bidirectional {bidirectional}"
             )
         self.d_model = d_model
@@ -59,8 +59,8 @@ class T5Bias(PositionalEncoding):
             self.table = nn.Parameter(table)
         elif self.table.shape[1] != num_heads:
             raise ValueError(
-                f"T5Bias has one table for all layers, of {self.table.shape[1]} heads, and does not fit an attention "
-                f"of {num_heads} heads; give all layers as many heads"
+                "T5Bias shares one table between all layers, which must have the same num_heads, got "
+                f"{self.table.shape[1]} and {num_heads}"
             )
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:

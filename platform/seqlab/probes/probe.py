@@ -26,7 +26,7 @@ class Probe(Callback):
 
     def __init__(self, rows: int = 32) -> None:
         if rows < 1:
-            raise ValueError(f"{type(self).__name__} needs rows to be at least 1, got {rows}")
+            raise ValueError(f"rows of {type(self).__name__} must be at least 1, got {rows}")
         self.rows = rows
 
     @abstractmethod
@@ -40,8 +40,8 @@ class Probe(Callback):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if isinstance(trainer.strategy, SpreadStrategy):
             raise ValueError(
-                f"{type(self).__name__} looks at whole models, and --trainer.strategy {trainer.strategy.word} spreads "
-                "them over processes; leave one of both out"
+                f"{type(self).__name__} needs the whole model in one process, but --trainer.strategy "
+                f"{trainer.strategy.word} shards it; omit one of the two"
             )
         self.check(pl_module.model)  # type: ignore[arg-type]
 

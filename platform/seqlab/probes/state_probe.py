@@ -27,8 +27,8 @@ class StateProbe(Probe):
     def check(self, model: nn.Module) -> None:
         if not _recurrent(model):
             raise ValueError(
-                f"StateProbe found no recurrent layer in this {type(model).__name__}: none has a state that sums up "
-                "the past; leave it out"
+                f"StateProbe needs a layer with a recurrent state, but this {type(model).__name__} has none; remove "
+                "the probe"
             )
 
     def find(self, model: nn.Module, batch: Any) -> dict[str, float]:

@@ -77,5 +77,5 @@ def last_stack(model: nn.Module) -> Stack:
     """
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     if not stacks:
-        raise ValueError(f"{type(model).__name__} has no stack of blocks whose inputs and outputs could be compared")
+        raise ValueError(f"{type(model).__name__} has no Stack of blocks whose inputs and outputs could be compared")
     return stacks[-1]

@@ -62,9 +62,9 @@ class FusedRecurrence(AlignedMixer):
                 f"dropout acts between layers: with dropout {dropout}, num_layers must be at least 2, got 1"
             )
         if bidirectional and d_model % 2:
-            raise ValueError(f"bidirectional needs an even d_model, half for each direction, got {d_model}")
+            raise ValueError(f"a bidirectional layer needs an even d_model, half for each direction, got {d_model}")
         if bidirectional and looped:
-            raise ValueError("looped has one direction; leave out looped or bidirectional")
+            raise ValueError("looped runs in one direction only; set looped or bidirectional, not both")
         width = d_model // 2 if bidirectional else d_model
         self.causal = not bidirectional
         self.looped = looped

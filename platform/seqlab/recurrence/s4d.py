@@ -53,7 +53,7 @@ class S4D(AlignedMixer):
     ) -> None:
         super().__init__(d_model, layer)
         if d_state < 2 or d_state % 2:
-            raise ValueError(f"d_state counts pairs of conjugates and must be even and positive, got {d_state}")
+            raise ValueError(f"d_state must be positive and even, since states come in conjugate pairs, got {d_state}")
         if init not in ("lin", "inv"):
             raise ValueError(f'init must be "lin" or "inv", got {init!r}')
         if not 0 < dt_min <= dt_max:

@@ -49,7 +49,7 @@ class Classification(Task):
     ) -> None:
         size = vocab_size if num_features is None else num_features
         if size is None:
-            raise ValueError("classification needs data that tells its vocab_size or its num_features, this tells none")
+            raise ValueError("classification needs data with a vocab_size or num_features, but this data has neither")
         check_told("classification", num_classes=num_classes, seq_len=seq_len)
         super().__init__(model(size, num_classes, seq_len), **optim)
         next_verb = "classify {run} < FILE" if num_features is None else "test {run}"

@@ -82,8 +82,8 @@ class Regression(Task):
         """
         if batch.targets.ndim != 1 or not batch.targets.is_floating_point():
             raise ValueError(
-                "regression takes a number for each sequence, but this data has classes or labels; whole numbers are "
-                "read as numbers with data.whole_numbers numbers"
+                "regression needs one number per sequence, but this data has classes or labels; set data.whole_numbers "
+                "to numbers to read whole numbers as targets"
             )
         y: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         return at_least_float32(y.squeeze(-1))

@@ -164,8 +164,8 @@ class Task(L.LightningModule):
         scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
         if scaled and getattr(optimizer, "_step_supports_amp_scaling", False):
             raise ValueError(
-                f"{type(optimizer).__name__} with fused: true cannot be clipped in 16-mixed; leave fused or "
-                "trainer.gradient_clip_val out"
+                f"gradients of {type(optimizer).__name__} with fused: true cannot be clipped in 16-mixed; remove fused "
+                "or trainer.gradient_clip_val"
             )
         if gradient_clip_algorithm == "value":
             clip_by_value(weights, gradient_clip_val)
@@ -256,7 +256,7 @@ def _made(factory: Callable[..., Any], given: dict[str, Any], *args: Any) -> Any
     except TypeError as error:
         if not given:
             raise
-        raise ValueError(f"the task has {given}, which the class chosen for it does not take: {error}") from error
+        raise ValueError(f"the task sets {given}, which the chosen class does not accept: {error}") from error
 
 
 TARGETS = {"num_classes": "a class, a whole number or a string", "num_labels": "a list of 0 and 1 for each label"}
@@ -271,12 +271,11 @@ def check_told(task: str, **numbers: int | None) -> None:
     """
     for name, number in numbers.items():
         if not isinstance(number, Integral) or number < 1:
-            tells = "none" if number is None else repr(number)
             targets = TARGETS.get(name)
-            of_files = f"; those of files do where the target is {targets}" if targets else ""
+            of_files = f"; data modules of files set it if the target is {targets}" if targets else ""
             raise ValueError(
-                f"{task} needs data that tells its {name}, this tells {tells}; a data module tells it as an attribute "
-                f"of that name, a whole number from 1 on{of_files}"
+                f"{task} needs a data module whose {name} is a whole number of at least 1, got "
+                f"{'none' if number is None else repr(number)}{of_files}"
             )
 
 

@@ -43,7 +43,9 @@ class ForeignLogits(NamedTuple):
                 logits = model.float().eval()(tokens).logits
         except Exception as error:
             said = str(error).strip().splitlines()[0]
-            raise ValueError(f"transformers, with which logits are compared, does not run {folder}: {said}") from error
+            raise ValueError(
+                f"transformers, which computes the reference logits, cannot run {folder}: {said}"
+            ) from error
         return cls(folder, tokens, logits)
 
     def check(self, model: nn.Module) -> float:

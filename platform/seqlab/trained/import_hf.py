@@ -85,9 +85,9 @@ def _tokenizer(folder: Path, pretrained: Pretrained, special: SpecialIds) -> Any
             eos_id=list(special.eos),
         )
     except ValueError as error:
-        raise ValueError(f"{folder}: {error}; without that file the model is imported and reads ids") from error
+        raise ValueError(f"{folder}: {error}; remove that file to import a model that reads ids") from error
     if tokenizer.vocab_size != pretrained.vocab_size:
         raise ValueError(
-            f"{folder}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json says {pretrained.vocab_size}"
+            f"{folder}: tokenizer.json has {tokenizer.vocab_size} tokens, but config.json has {pretrained.vocab_size}"
         )
     return tokenizer

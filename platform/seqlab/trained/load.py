@@ -125,19 +125,19 @@ def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], c
     """
     stored = checkpoint.get("seqlab")
     if not isinstance(stored, dict):
-        raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
+        raise ValueError(f"{path} is not a seqlab checkpoint: it has no embedded config")
     with _saying(path):
         for name, kinds in STORED.items():
             if not isinstance(stored.get(name), kinds):
                 raise ValueError(f"its {name} is {_shown(stored.get(name))}")
         told, weights = stored["told"], weights_of(checkpoint)
         if wrong := [name for name in told if name not in LINKS or type(told[name]) is not int or told[name] < 0]:
-            raise ValueError(f"its data told the model {wrong[0]!r}, {_shown(told[wrong[0]])}")
+            raise ValueError(f"its told[{wrong[0]!r}] is {_shown(told[wrong[0]])}")
         if wrong := [label for label in stored.get("labels") or [] if not isinstance(label, str)]:
-            raise ValueError(f"its labels have {_shown(wrong[0])}")
+            raise ValueError(f"its labels contain {_shown(wrong[0])}")
         ids, stops = range(told.get("vocab_size", 0)), stored.get("stop_ids") or []
         if wrong := [token for token in stops if type(token) is not int or token not in ids]:
-            raise ValueError(f"its stop_ids have {_shown(wrong[0])}")
+            raise ValueError(f"its stop_ids contain {_shown(wrong[0])}")
         config = stored["config"] if config is None else config
         check_count("the stored config", config)
         try:

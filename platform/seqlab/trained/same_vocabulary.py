@@ -34,8 +34,8 @@ def check_vocabulary(stored: Mapping[str, Any], datamodule: Any) -> None:
             changed = changed or f"{name} was {then} and is {now}"
     if changed:
         raise ValueError(
-            f"the data have changed since the checkpoint: {changed}; go on with the data that it was trained with, "
-            "or fit anew"
+            f"the data have changed since the checkpoint: {changed}; continue with the data of the checkpoint, or "
+            "start a new fit"
         )
 
 

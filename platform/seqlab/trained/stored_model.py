@@ -43,15 +43,15 @@ def check_same(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None
     for name in {**own, **weights}:
         expected, found = own.get(name), weights.get(name)
         if found is None or expected is None:
-            which = "lacks the weight" if found is None else "has a weight of no layer,"
+            which = "lacks the weight" if found is None else "has the unknown weight"
             raise ValueError(f"the checkpoint {which} {name}")
         if found.layout != torch.strided or found.device.type != "cpu":
-            raise ValueError(f"the checkpoint's {name} is no plain tensor")
+            raise ValueError(f"the checkpoint's {name} is not a dense tensor on the CPU")
         if found.shape != expected.shape:
-            shapes = f"{tuple(found.shape)}, the model's {tuple(expected.shape)}"
-            raise ValueError(f"the checkpoint's {name} is of shape {shapes}")
+            shapes = f"{tuple(found.shape)}, but the model's has shape {tuple(expected.shape)}"
+            raise ValueError(f"the checkpoint's {name} has shape {shapes}")
         if found.is_floating_point() != expected.is_floating_point() or found.is_complex() != expected.is_complex():
-            raise ValueError(f"the checkpoint's {name} is of {found.dtype}, the model's of {expected.dtype}")
+            raise ValueError(f"the checkpoint's {name} is {found.dtype}, but the model's is {expected.dtype}")
 
 
 def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -62,7 +62,7 @@ def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
     """
     weights = checkpoint.get("state_dict")
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
-        raise ValueError("the checkpoint has no weights, or some are no tensors")
+        raise ValueError("the checkpoint has no weights, or some are not tensors")
     return weights
 
 

@@ -62,5 +62,5 @@ def _load(option: str, run: str, module: torch.nn.Module, weights: dict[str, Ten
     try:
         check_same(module.state_dict(), weights)
     except ValueError as error:
-        raise ValueError(f"{option} {run}: its model is not this one: {error}") from error
+        raise ValueError(f"{option} {run}: its model differs from this one: {error}") from error
     module.load_state_dict(weights)

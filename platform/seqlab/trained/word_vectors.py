@@ -40,10 +40,12 @@ def begin_words_with(task: Any, data: Any, path: str) -> str:
     )
     embedding = next((found for found in places if isinstance(found, nn.Embedding)), None)
     if embedding is None:
-        raise ValueError(f"--word_vectors {path}: this model, {type(model).__name__}, has no embedding of tokens")
+        raise ValueError(f"--word_vectors {path}: this model, {type(model).__name__}, has no token embedding")
     tokenizer = getattr(data, "source_tokenizer", None) or getattr(data, "tokenizer", None)
     if not isinstance(tokenizer, WordTokenizer):
-        raise ValueError(f"--word_vectors {path}: it needs a WordTokenizer, this data has {type(tokenizer).__name__}")
+        raise ValueError(
+            f"--word_vectors {path}: it needs a WordTokenizer, but this data has {type(tokenizer).__name__}"
+        )
     ids = dict(zip(tokenizer.words, tokenizer.encode(" ".join(tokenizer.words)), strict=True))
     vectors = read_word_vectors(path, ids, embedding.embedding_dim)
     scale = math.sqrt(embedding.embedding_dim) if isinstance(embedding, ScaledEmbedding) else 1.0
@@ -81,20 +83,20 @@ def read_word_vectors(path: str, words: Container[str], dim: int) -> dict[str, N
         if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
             announced, given = map(int, fields)
             if given != dim:
-                raise ValueError(f"{place} says that the vectors have {given} numbers, this model's have {dim}")
+                raise ValueError(f"{place} announces vectors of {given} numbers, but this model's have {dim}")
             continue
         word, *numbers = fields
         if len(numbers) != dim or (" " in word and _is_number(word.rpartition(" ")[2])):
             given = word.count(" ") + len(numbers)
             raise ValueError(
-                f"{place} has {given} numbers after its word, this model's vectors have {dim}; give vectors of {dim}, "
-                "or another d_model"
+                f"{place} has {given} numbers after its word, but this model's vectors have {dim}; give vectors of "
+                f"{dim}, or another d_model"
             )
         count += 1
         if word in words and word not in found:
             found[word] = _vector(place, numbers)
     if count < announced:
-        raise ValueError(f"{path} ends after {count} word vectors, there should be {announced}")
+        raise ValueError(f"{path} ends after {count} word vectors, but its first line announces {announced}")
     return found
 
 

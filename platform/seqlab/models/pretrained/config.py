@@ -52,7 +52,7 @@ class ForeignConfig:
         """Raises ValueError where the folder has no `config.json`, or it is none."""
         path = folder / "config.json"
         if not path.is_file():
-            raise ValueError(f"{folder} has no config.json; give a folder as transformers' save_pretrained writes it")
+            raise ValueError(f"{folder} has no config.json; give a folder written by transformers' save_pretrained")
         return cls(read_object(path), str(path))
 
     def size(self, name: str, default: int | None = None) -> int:
@@ -118,7 +118,7 @@ class ForeignConfig:
         """Raises ValueError where a field has not been read that may change the result."""
         for name in self._fields:
             if name not in self._read | WITHOUT_EFFECT:
-                self.refuse(name, "none, since it is not known here; take it out if it changes no result")
+                self.refuse(name, "none, since the field is unknown; remove it if it changes no result")
 
     def _take(self, name: str, default: Any) -> Any:
         self._read.add(name)
@@ -141,5 +141,5 @@ def read_object(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds no object")
+        raise ValueError(f"{path} does not hold a JSON object")
     return found

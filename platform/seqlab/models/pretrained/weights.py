@@ -31,7 +31,7 @@ class ForeignWeights:
             try:
                 self._untaken |= load_file(file)
             except (SafetensorError, OSError) as error:
-                raise ValueError(f"{file} is no whole safetensors file: {error}") from error
+                raise ValueError(f"{file} is not a complete safetensors file: {error}") from error
 
     def drop_prefix(self, prefix: str) -> None:
         """Takes `prefix` from the names that have it."""
@@ -43,11 +43,13 @@ class ForeignWeights:
     def take(self, name: str, *shape: int) -> Tensor:
         """Raises ValueError where there is no such tensor of numbers, or its shape is not what config.json gives."""
         if name not in self._untaken:
-            raise ValueError(f"the weights in {self._folder} lack {name}, which its config.json asks for")
+            raise ValueError(f"the weights in {self._folder} lack {name}, which its config.json requires")
         weight = self._untaken.pop(name)
         if tuple(weight.shape) != shape or not weight.is_floating_point():
             found = f"{str(weight.dtype).removeprefix('torch.')} {tuple(weight.shape)}"
-            raise ValueError(f"{name} in {self._folder} is {found}; its config.json gives floating-point {shape}")
+            raise ValueError(
+                f"{name} in {self._folder} is {found}, but its config.json describes floating-point {shape}"
+            )
         return weight
 
     def take_head(self, name: str, embedding: Tensor, *, tied: bool) -> dict[str, Tensor]:
@@ -55,14 +57,14 @@ class ForeignWeights:
         if not tied:
             return {"head.weight": self.take(name, *embedding.shape)}
         if self.has(name) and not self.take(name, *embedding.shape).equal(embedding):
-            raise ValueError(f"{name} in {self._folder} is not the embedding; set tie_word_embeddings to false")
+            raise ValueError(f"{name} in {self._folder} differs from the embedding; set tie_word_embeddings to false")
         return {}
 
     def finish(self) -> None:
         """Raises ValueError where a tensor has not been taken."""
         for name in self._untaken:
             if not name.endswith(BUFFERS):
-                raise ValueError(f"the weights in {self._folder} have {name}, which its config.json has no place for")
+                raise ValueError(f"the weights in {self._folder} have {name}, which its config.json does not describe")
 
 
 def _files(folder: Path) -> list[Path]:
