@@ -70,7 +70,7 @@ def test_no_verb_writes_over_what_is_anothers(command: str, fitted: Path, tmp_pa
         str(folder): "",
     }
     if not COMMANDS[command]:
-        places["."] = "--out . is a folder"
+        places["."] = "--out . is an existing folder"
     before = content(folder), content(home)
     for out, said in [*places.items()][: 4 if command.startswith("predict") else None]:  # each reads the checkpoint
         told = beside_first(*command.split(), f"--out={out}", code=2).stderr.splitlines()[-1]
