@@ -87,7 +87,9 @@ def check_classes(labels: Sequence[str], name: str) -> None:
         ValueError: there is only one; the message names it.
     """
     if len(labels) == 1:
-        raise ValueError(f"{name}: the train split has no label but {labels[0]!r}; give examples of two at least")
+        raise ValueError(
+            f"{name}: the train split has only the label {labels[0]!r}; give examples of at least two labels"
+        )
 
 
 def at_each_place(target: NDArray[Any]) -> bool:

@@ -119,7 +119,7 @@ def read_table(
     if not any(sizes.values()):
         raise ValueError(f"{path} has no row; give a row for each sequence")
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"{path} must have as many rows in each array; it has {sizes}")
+        raise ValueError(f"{path} has arrays of different lengths, {sizes}; give each the same number of rows")
     return [
         _row(
             f"{path}, row {row}",
@@ -145,7 +145,9 @@ def check_alike(rows: Sequence[Row]) -> None:
             ("as its target", row.kind, first.kind),
         ):
             if found != wanted:
-                raise ValueError(f"{row.place} has {found} {what}, but {first.place} has {wanted}; give all rows alike")
+                raise ValueError(
+                    f"{row.place} has {found} {what}, but {first.place} has {wanted}; give all rows the same"
+                )
 
 
 def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[str, NDArray[Any]]:
@@ -164,10 +166,10 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
             check_names(names, [*dict.fromkeys(names)], "it")
             arrays = dict(np.load(path, allow_pickle=False))
         else:
-            raise ValueError("it is no .npz archive")
+            raise ValueError("it is not an .npz archive")
     for name in wanted:
         if name not in arrays:
-            raise ValueError(f"{path} has no array {name}, it has {', '.join(arrays) or 'none'}; give {accepted}")
+            raise ValueError(f"{path} has no array {name}; it has {', '.join(arrays) or 'none'}; give {accepted}")
     return arrays
 
 
@@ -192,7 +194,9 @@ def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
         for column, values in found.items():
             for value in values:
                 if isinstance(value, str) and value.endswith("\0"):  # NumPy strips trailing NULs
-                    raise ValueError(f"it has {value!r} in {column}, with a NUL character at its end; leave that out")
+                    raise ValueError(
+                        f"{column} has the value {value!r}, which ends with a NUL character; remove the NUL"
+                    )
         return {column: [_array(value) for value in values] for column, values in found.items()}
 
 
@@ -213,12 +217,12 @@ def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], lengt
         part = part[:, None] if part.ndim == 1 else part  # (T,) to (T, 1)
         if part.ndim != 2 or part.dtype.kind not in "biuf":
             raise ValueError(
-                f"{place} has no sequence in {name}; a sequence is a number a frame, or as many numbers in each"
+                f"{place} has no sequence in {name}; a sequence has one number, or one list of numbers, a frame"
             )
         columns.append(part)
     if len({len(part) for part in columns}) != 1:
         lengths = ", ".join(f"{name} {len(part)}" for name, part in parts.items())
-        raise ValueError(f"{place} has features of different lengths: {lengths}; give all of them as many frames")
+        raise ValueError(f"{place} has features of different lengths: {lengths}; give each the same number")
     longest = len(columns[0])
     num_frames = longest if length is None else length
     if not (isinstance(num_frames, int | np.integer) and 0 < num_frames <= longest):
@@ -233,7 +237,7 @@ def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], lengt
     _check_nulls(place, "the target", target)
     by_frame = target.ndim == 2
     if by_frame and len(target) != longest:
-        raise ValueError(f"{place} has {longest} frames, but a target for {len(target)}; give one for each frame")
+        raise ValueError(f"{place} has {longest} frames, but {len(target)} targets; give one for each frame")
     return Row(inputs, _target(place, target[:num_frames] if by_frame else target, numbers), place)
 
 

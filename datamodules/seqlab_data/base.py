@@ -131,13 +131,13 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         for name, value in mine.items():
             if name not in state:
                 raise ValueError(
-                    f"the checkpoint does not say which {name} it was trained with, as those of older versions do not; "
-                    "fit anew, or begin with its weights by --init_from RUN"
+                    f"the checkpoint, of an older version, does not store the {name} that it was trained with; "
+                    "fit again, or start from its weights with --init_from RUN"
                 )
             if state[name] != value:
                 raise ValueError(
-                    f"the checkpoint was trained with {name} {state[name]}, this data has {name} {value}; "
-                    "go on with the data and settings that the checkpoint was trained with"
+                    f"the checkpoint was trained with {name} {state[name]}, but this data has {name} {value}; "
+                    "continue with the data and settings of the checkpoint"
                 )
         self._resumed = {name: state[name] for name in self._resumed}
 

@@ -125,8 +125,8 @@ def cached_folder(key: Any, make: Callable[[Path], None], root: str | Path | Non
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(
-                f"the folder of the token caches, {root}, cannot be made ({error.strerror}); the environment variables "
-                "SEQLAB_CACHE, XDG_CACHE_HOME and HOME say where it is, the first of them that is set"
+                f"cannot create the folder of the token caches, {root} ({error.strerror}); set SEQLAB_CACHE, "
+                "XDG_CACHE_HOME or HOME, of which the first that is set determines it"
             ) from error
         with locked(root / f"{folder.name}.lock", "makes these tokens"):
             if not _intact(folder):

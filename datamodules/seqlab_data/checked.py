@@ -82,8 +82,8 @@ class Blocks:
             begin, end = block << BLOCK_BITS, (block + 1) << BLOCK_BITS
             if zlib.crc32(self._data[begin:end].tobytes()) != self._sums[block]:
                 raise ValueError(
-                    f"{self._path} is damaged between bytes {begin} and {end}, it is not what was written; delete the "
-                    f"folder {self._path.parent}, and its tokens are made again"
+                    f"{self._path} is damaged between bytes {begin} and {end}; delete the folder "
+                    f"{self._path.parent} to make its tokens again"
                 )
             self._unchecked[block] = False
 

@@ -106,7 +106,7 @@ class Corpus:
             of_all = sha256()
             yield from _shares(some, {split: self.num_chars[split] for split in own}, numbers, of_all)
             if of_all.hexdigest() != self._measures[group].digest:
-                raise ValueError(f"{some[-1].name} or a file before it has changed while it was read; begin again")
+                raise ValueError(f"{some[-1].name} or a file before it changed while it was read; start again")
 
 
 def _shares(
@@ -125,7 +125,7 @@ def _shares(
                     while not left:
                         split, left = next(splits, ("", 1))
                         if not split:
-                            raise ValueError(f"{file.name} has changed while it was read; begin again")
+                            raise ValueError(f"{file.name} changed while it was read; start again")
                         share = Share(split, number, line)
                         yield share, ""
                     part, text = text[:left], text[left:]

@@ -32,7 +32,7 @@ class DocumentRows:
 
     def __init__(self, file: TokenFile, seq_len: int, counts: TextCounts, tokenizer: Tokenizer) -> None:
         if file.num_tokens < 2:
-            raise ValueError(f"the {file.split} split begins at {file.begins} and has no text; give more of it")
+            raise ValueError(f"the {file.split} split begins at {file.begins} and has no text; give more text")
         self.counts = counts
         self._stream = TokenStream(file)
         self._pad_id = tokenizer.pad_id

@@ -25,7 +25,7 @@ def check_encoding(name: str) -> str:
         return codecs.lookup(name).name
     except (LookupError, UnicodeError) as error:
         some = "utf-8, utf-16, latin-1, cp1252, shift_jis, gb18030"
-        raise ValueError(f"data.encoding {name!r} is no encoding of text that Python has; some are {some}") from error
+        raise ValueError(f"data.encoding {name!r} is not a text encoding of Python; examples: {some}") from error
 
 
 def find_documents(path: str | Sequence[str] | None, encoding: str = UTF_8) -> list[Document]:
@@ -90,7 +90,7 @@ def _of_file(file: Path, encoding: str) -> Document:
     packing = file.suffix.lower() if file.suffix.lower() in PACKINGS else ""
     kind = Path(file.stem).suffix.lower() if packing else file.suffix.lower()
     if kind == ".parquet" and packing:
-        raise ValueError(f"{file} is packed; unpack it, a Parquet file is compressed within")
+        raise ValueError(f"{file} is compressed; decompress it, since Parquet compresses internally")
     make = {".jsonl": JsonLines, ".parquet": Parquet}.get(kind, Document)
     return make(str(file), file, encoding, packing)
 
@@ -105,7 +105,7 @@ def _files(pattern: str) -> list[Path]:
     elif glob.has_magic(pattern):
         files = [Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file()]
     else:
-        wrong = "is no regular file" if path.exists() else "does not exist"
+        wrong = "is not a regular file" if path.exists() else "does not exist"
         raise ValueError(f"{pattern} {wrong}; give a file, glob or folder of text")
     if not files:
         raise ValueError(f"{pattern} matches no file; give a file, glob or folder of text")

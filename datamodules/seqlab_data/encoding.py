@@ -43,8 +43,8 @@ def encode(tokenizer: Tokenizer, block: TextBlock) -> NDArray[Any]:
         if begins:
             if tokenizer.bos_id < 0:
                 raise ValueError(
-                    "a document begins with a token that its tokenizer does not name; give data.tokenizer.bos_id, such "
-                    "as the id of <|endoftext|>"
+                    "a document must begin with a bos token, which this tokenizer does not have; give "
+                    "data.tokenizer.bos_id, such as the id of <|endoftext|>"
                 )
             ids.append(np.array([tokenizer.bos_id]))
         ids.append(tokenizer.encode_array(text))
@@ -80,7 +80,7 @@ def encode_all(
             while pending:
                 yield _first(pending)
         except BrokenProcessPool as error:
-            raise OSError("a process that encoded text was ended, for want of memory perhaps; begin again") from error
+            raise OSError("a process that encoded text was killed, perhaps for lack of memory; start again") from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

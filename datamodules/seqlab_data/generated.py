@@ -109,7 +109,8 @@ class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
         for name, (least, most) in (("train_lengths", train_lengths), ("test_lengths", test_lengths)):
             if not self.shortest <= least <= most:
                 raise ValueError(
-                    f"data.{name} must be a least and a greatest length from {self.shortest} on, got {(least, most)}"
+                    f"data.{name} must be a minimum and a maximum length of at least {self.shortest}, got "
+                    f"{(least, most)}"
                 )
         lengths = {"train": train_lengths, "val": train_lengths, "test": test_lengths}
         counts = {"train": num_train, "val": num_eval, "test": num_eval}

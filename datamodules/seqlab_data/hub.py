@@ -30,7 +30,7 @@ def read_hub(path: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     for column in columns:
         if column not in split.column_names:
             there = ", ".join(split.column_names)
-            raise ValueError(f"{path} has no column {column}, it has {there}; give the name of one of these")
+            raise ValueError(f"{path} has no column {column}; it has {there}; name one of these")
     if not len(split):
         raise ValueError(f"{path} has no row; give {ACCEPTED}")
     classes = {column: names for column in columns if (names := _class_names(split.features[column]))}
@@ -59,7 +59,7 @@ def _split(path: str) -> Any:
         found = datasets.load_from_disk(str(folder)) if folder.is_dir() else datasets.load_dataset(name, config or None)
     except Exception as error:  # any type is possible: an empty dataset raises an IndexError
         if datasets.config.HF_HUB_OFFLINE:
-            fetched = "it is not on this machine, and HF_HUB_OFFLINE=0 fetches it"
+            fetched = "it is not on this machine; set HF_HUB_OFFLINE=0 to download it"
             raise ValueError(f"{path} cannot be read: {fetched}; give {ACCEPTED}") from error
         raise ValueError(f"{path} cannot be read: {error}; give {ACCEPTED}") from error
     splits = {"": found} if isinstance(found, datasets.Dataset) else dict(found)
@@ -67,7 +67,7 @@ def _split(path: str) -> Any:
         [split] = splits
     if split not in splits:
         names = ", ".join(filter(None, splits)) or "none"
-        raise ValueError(f"{path} names no split of the dataset, it has {names}; give {ACCEPTED}")
+        raise ValueError(f"{path} names no split of the dataset, which has {names}; give {ACCEPTED}")
     return splits[split]
 
 

@@ -163,8 +163,8 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
         for name, some in places.items():
             if not len(some):
                 raise ValueError(
-                    f"{self.path or DIGITS}: the {name} split has none of {len(of)} images; give more, or it a larger "
-                    "share in data.split"
+                    f"{self.path or DIGITS}: the {name} split has none of {len(of)} images; give more images, "
+                    "or a larger share in data.split"
                 )
         return places
 

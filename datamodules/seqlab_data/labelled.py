@@ -171,12 +171,12 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, s
     for number, (text, label) in file.values(columns):
         if not isinstance(text, str):
             raise ValueError(
-                f"{file.name}, line {number} has a {columns[0]!r} that is not a string, but {text!r:.80}; give text"
+                f"{file.name}, line {number} has the {columns[0]} {text!r:.80}, which is not a string; give text"
             )
         if not isinstance(label, str | int):
             raise ValueError(
-                f"{file.name}, line {number} has a {columns[1]!r} that is no string or integer, but {label!r:.80}; "
-                "give one label"
+                f"{file.name}, line {number} has the {columns[1]} {label!r:.80}, which is neither a string nor an "
+                "integer; give one label"
             )
         yield number, text, label if isinstance(label, str) else json.dumps(label)
 
@@ -193,7 +193,7 @@ def _of_lines(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str
             raise ValueError(f"{place} {wrong}; a line is a label, a space or a TAB, and a text")
         if "\t" in text:
             raise ValueError(
-                f"{place} has a TAB in its text, so that its label may be another; give one TAB, after the label, or a "
+                f"{place} has a TAB in its text, which makes its label ambiguous; give one TAB, after the label, or a "
                 ".tsv file that names its columns"
             )
         if number == 1 and {label, text} == {*columns}:
@@ -202,6 +202,6 @@ def _of_lines(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str
         if more or fasttext != label.startswith(FASTTEXT):
             wrong = f"has the label {more[0]} in its text" if more else f"has the label {label!r}, unlike line 1"
             raise ValueError(
-                f"{place} {wrong}; a line has one label, {FASTTEXT}NAME in each or in none, and begins with it"
+                f"{place} {wrong}; a line begins with its one label, {FASTTEXT}NAME in every line or in none"
             )
         yield number, text, label

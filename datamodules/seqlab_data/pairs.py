@@ -73,7 +73,7 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
     """
     for file in files:
         if names_columns(file.name) and len(files) > 1:
-            raise ValueError(f"{file.name} has both sides of its pairs, so that it stands alone; give {ACCEPTED}")
+            raise ValueError(f"{file.name} has both sides of its pairs and must be given alone; give {ACCEPTED}")
     if names_columns(files[0].name):
         texts = [*_of_columns(files[0], columns)]
     elif len(files) == 1:
@@ -84,7 +84,7 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
         if len(sources) != len(targets):
             raise ValueError(
                 f"{files[0].name} has {len(sources)} lines and {files[1].name} has {len(targets)}, so line "
-                f"{min(len(sources), len(targets)) + 1} has no counterpart; give two files of as many lines"
+                f"{min(len(sources), len(targets)) + 1} has no counterpart; give two files of equal length"
             )
         texts = [[source, target] for source, target in zip(sources, targets, strict=True)]
     names = " and ".join(file.name for file in files)
@@ -107,9 +107,9 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
 def _check_columns(name: str, texts: list[list[str]]) -> None:
     """Rejects columns that are not text: Tatoeba's ids, a licence, language names in line 1."""
     if all(len(text) == 4 and text[0].isdecimal() and text[2].isdecimal() for text in texts):
-        raise ValueError(f"{name} has ids in its first and third column, as Tatoeba has; keep the texts (cut -f 2,4)")
+        raise ValueError(f"{name} has ids in its first and third column, like Tatoeba's; keep the texts (cut -f 2,4)")
     if all(len(text) == 3 and text[2].startswith("CC-BY") for text in texts):
-        raise ValueError(f"{name} has its licence in its third column; keep the texts (cut -f 1,2)")
+        raise ValueError(f"{name} has a licence in its third column; keep the texts (cut -f 1,2)")
     first, others = texts[0], [len(text[0].split()) for text in texts[1:]]
     codes = [code for code in first if len(code) == 2 and code in Locale("en").languages]
     if len(codes) == len(first) == 2 and sum(others) > 2 * len(others):  # a dictionary may begin with he<TAB>el
@@ -122,7 +122,7 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[list[str]]:
         if len(texts) == 1 or not all(isinstance(text, str) for text in texts):
             raise ValueError(
                 f"{file.name}, line {number} has a {columns[0]!r} that is not a string, or a {columns[1]!r} that "
-                "is neither a string nor a list of some; give text"
+                "is neither a string nor a list of strings; give text"
             )
         yield texts
 

@@ -114,7 +114,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         super().__init__(max_len=max_len, max_tokens=max_tokens, **options)
         self.paths = given_splits(train=train, val=val, test=test)
         if self.paths and train is None:
-            raise ValueError("data.train must name the file of its split too, or no split has a file")
+            raise ValueError("data.train must name a file if data.val or data.test does")
         if not 0 < val_share < 1:
             raise ValueError(f"data.val_share must be between 0 and 1, got {val_share}")
         self.val_share = val_share

@@ -114,7 +114,7 @@ def read_text(chunks: Iterable[bytes], encoding: str, name: str, remedy: str = R
     while len(head) < 4 and (chunk := next(chunks, b"")):
         head += chunk
     if not head:
-        raise ValueError(f"{name} is empty, it ends at byte 0; give a file with text")
+        raise ValueError(f"{name} is empty: it ends at byte 0; give a file with text")
     _check_head(head, encoding, name)
     decoder = codecs.getincrementaldecoder(encoding)()
     done = lines = 0
@@ -127,14 +127,14 @@ def read_text(chunks: Iterable[bytes], encoding: str, name: str, remedy: str = R
         text = text.removesuffix(held).replace("\r\n", "\n")
         if "\0" in text:
             line = lines + text[: text.index("\0")].count("\n") + 1
-            raise ValueError(f"{name}, line {line} has a NUL character, so that it is not {encoding.upper()}; {remedy}")
+            raise ValueError(f"{name}, line {line} has a NUL character, so it is not {encoding.upper()}; {remedy}")
         if text:
             some = True
             yield text
         done += len(chunk)
         lines += text.count("\n")
     if not some:
-        raise ValueError(f"{name} is empty but for a byte-order mark; give a file with text")
+        raise ValueError(f"{name} is empty except for a byte-order mark; give a file with text")
 
 
 def lines_of(texts: Iterable[str], name: str, longest: float = math.inf) -> Iterator[str]:
@@ -172,13 +172,13 @@ def _check_head(head: bytes, encoding: str, name: str) -> None:
     marked = next((encodings for mark, encodings in MARKS.items() if head.startswith(mark)), ())
     if marked and encoding not in marked:
         raise ValueError(
-            f"{name} begins with the byte-order mark of {marked[0].upper()}, it is not {encoding.upper()} text; give "
-            f"data.encoding {marked[0]}, or save it as {encoding.upper()}"
+            f"{name} begins with the byte-order mark of {marked[0].upper()}, so it is not {encoding.upper()} "
+            f"text; give data.encoding {marked[0]}, or save it as {encoding.upper()}"
         )
     if not marked and encoding in ("utf-16", "utf-32"):
         raise ValueError(
-            f"{name} has no byte-order mark, so that the order of its bytes is not known; give data.encoding "
-            f"{encoding}-le or {encoding}-be"
+            f"{name} has no byte-order mark, so its byte order is unknown; give data.encoding {encoding}-le or "
+            f"{encoding}-be"
         )
 
 
@@ -200,7 +200,7 @@ def _read(file: Any, path: Path, done: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ValueError(f"{path} is damaged after {done} bytes of its content: {error}; copy it anew") from error
+        raise ValueError(f"{path} is damaged after {done} bytes of its content: {error}; copy it again") from error
 
 
 def _decoded(
@@ -218,7 +218,5 @@ def _decoded(
             f"0x{error.object[error.start]:02x} ({error.reason}); {remedy}"
         ) from error
     if encoding != UTF_8 and SURROGATE.search(text):  # escape-based encodings can produce surrogates
-        raise ValueError(
-            f"{name} holds a lone surrogate, which no UTF-8 text can hold; give data.encoding another value"
-        )
+        raise ValueError(f"{name} contains a lone surrogate, which UTF-8 cannot encode; give another data.encoding")
     return text

@@ -37,10 +37,10 @@ def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None
     """
     for name in wanted:
         if names.count(name) != 1:
-            wrong, remedy = "no column", "give the name of one of these"
+            wrong, remedy = "no column", "name one of these"
             if name in names:
-                wrong, remedy = "two columns", "give each another name"
-            raise ValueError(f"{place} has {wrong} {name}, it has {', '.join(names) or 'none'}; {remedy}")
+                wrong, remedy = "two columns", "give each a different name"
+            raise ValueError(f"{place} has {wrong} {name}; it has {', '.join(names) or 'none'}; {remedy}")
 
 
 def check_label(label: str, place: str) -> str:
@@ -79,7 +79,7 @@ def text_of(row: Any, place: str) -> str:
     """
     [text] = _named(row, ("text",), place)
     if not isinstance(text, str):
-        raise ValueError(f"{place} has a 'text' that is not a string, but {text!r:.80}; give text")
+        raise ValueError(f"{place} has the text {text!r:.80}, which is not a string; give text")
     _check(text, place)
     return text.removeprefix(MARK).replace("\r\n", "\n")
 
@@ -88,7 +88,7 @@ def _named(row: Any, columns: Sequence[str], place: str) -> list[Any]:
     for name in columns:
         if not isinstance(row, dict) or name not in row:
             names = ", ".join(row) if isinstance(row, dict) else "nothing"
-            raise ValueError(f"{place} names no {name!r}, it names {names}; a row has every column that is read")
+            raise ValueError(f"{place} has no {name!r}; it has {names}; give every row the columns that are read")
     return [row[name] for name in columns]
 
 
@@ -106,4 +106,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check(text: str, place: str) -> None:
     if not text.isascii() and SURROGATE.search(text):
-        raise ValueError(f"{place} holds a lone surrogate, which no UTF-8 text can hold; leave it out")
+        raise ValueError(f"{place} contains a lone surrogate, which UTF-8 cannot encode; remove it")

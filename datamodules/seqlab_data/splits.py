@@ -67,7 +67,7 @@ def check_filled(splits: Mapping[str, Sequence[HasContent]], name: str, one: str
     if len(contents) == 1:
         few = f"1 {one} is"
     elif different < len(contents):
-        few = f"{few}, {different} if equal ones are counted once, are"
+        few = f"{few}, {different} without duplicates, are"
     else:
         few = f"{few} are"
     apart = " and ".join(f"data.{split}" for split in divided if split != "train")

@@ -37,7 +37,7 @@ class TableDataModule(AnnotatedDataModule[Row]):
     in_evaluation = ("features", "target", "labels")
     units = ("sequence", "frames")
     kind = "table"
-    remedy = f"{AnnotatedDataModule.remedy}, or give data.whole_numbers numbers where it is a number to predict"
+    remedy = f"{AnnotatedDataModule.remedy}, or give data.whole_numbers numbers if it is a number to predict"
 
     def __init__(
         self,

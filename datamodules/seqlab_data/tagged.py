@@ -101,7 +101,7 @@ def check_words(sentence: TaggedSentence) -> None:
     for k, word in enumerate(sentence.words):
         if word.split() != [word]:
             raise ValueError(
-                f"{sentence.place_of(k)} has the token {word!r}, in which there is whitespace; a tag is of one word"
+                f"{sentence.place_of(k)} has the token {word!r}, which contains whitespace; give one tag for each word"
             )
 
 
@@ -155,7 +155,8 @@ def _of_conll(file: Source) -> Iterator[TaggedSentence]:
             raise ValueError(f"{place} has one column, {columns[0]!r}; a line is a token and its tag")
         elif len(columns) != width:
             raise ValueError(
-                f"{place} has {len(columns)} columns, but the first word {width}; give each as many, and no comments"
+                f"{place} has {len(columns)} columns, but the first word has {width}; give each word the same number, "
+                "and no comments"
             )
         elif not conll_u:
             rows.append((columns[0], columns[-1], number))
@@ -171,10 +172,10 @@ def _check_conll_u(columns: list[str], before: int, place: str) -> None:
     if columns[0] != str(before + 1):
         raise ValueError(
             f"{place} has the ID {columns[0]} after {before} words; words are numbered from 1 on, and a blank line "
-            "stands between sentences"
+            "separates sentences"
         )
     if columns[3] == "_":
-        raise ValueError(f"{place} has no tag, its fourth column, UPOS, is _; give {ACCEPTED}")
+        raise ValueError(f"{place} has no tag: its fourth column, UPOS, is _; give {ACCEPTED}")
 
 
 def _check_not_numbers(sentences: list[TaggedSentence]) -> None:
@@ -187,7 +188,7 @@ def _check_not_numbers(sentences: list[TaggedSentence]) -> None:
             f"{CONLL_U}"
         )
     if all(word == "_" for one in sentences for word in one.words):
-        raise ValueError(f"{name} has no words, each is _; give one whose text was not taken out")
+        raise ValueError(f"{name} has no words: each is _; give a file that includes its text")
 
 
 def _check_no_comments(sentences: list[TaggedSentence]) -> None:
@@ -201,8 +202,8 @@ def _check_no_comments(sentences: list[TaggedSentence]) -> None:
     for one in sentences:
         if is_comment(one, 0) and one.tags[0] not in tags:
             raise ValueError(
-                f"{one.place_of(0)} begins with {one.words[0]!r} and has {one.tags[0]!r} for a tag, as no word has: "
-                "leave comments out"
+                f"{one.place_of(0)} begins with {one.words[0]!r} and has the tag {one.tags[0]!r}, which no word has; "
+                "remove comments"
             )
 
 
@@ -211,10 +212,11 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[TaggedSenten
         for name, values in zip(columns, (words, tags), strict=True):
             if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
                 raise ValueError(
-                    f"{file.name}, line {number} has a {name!r} that is not a list of strings; give one word each"
+                    f"{file.name}, line {number} has {name} that are not a list of strings; give a string for each word"
                 )
         if len(words) != len(tags):
             raise ValueError(
-                f"{file.name}, line {number} has {len(words)} {columns[0]}, but {len(tags)} {columns[1]}; give as many"
+                f"{file.name}, line {number} has {len(words)} {columns[0]}, but {len(tags)} {columns[1]}; give "
+                "one for each"
             )
         yield TaggedSentence(tuple(words), tuple(tags), (number,) * len(words), file.name)

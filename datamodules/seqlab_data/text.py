@@ -79,9 +79,12 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         if packing not in ("stream", "documents"):
             raise ValueError(f"data.packing must be stream or documents, got {packing}")
         if train is None and (val, test) != (None, None):
-            raise ValueError("data.val and data.test stand beside data.train; a data.path alone is cut into all three")
+            raise ValueError("data.val and data.test need data.train; a data.path alone is cut into all three splits")
         if train is not None and path is not None:
-            raise ValueError(f"data.path {path} and data.train {train} are both given; a path is cut into all splits")
+            raise ValueError(
+                f"data.path {path} and data.train {train} are both given; give one of them, since a path is cut "
+                "into all splits"
+            )
         check_mixture(path, mixture)
         if mixture is not None and packing == "documents":
             raise ValueError("data.packing documents takes one corpus, without a data.mixture")

@@ -66,14 +66,14 @@ class Parquet(TextRows):
                         yield "" if text is None else text_of({"text": text}, f"{self.name}, line {number}")
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{self.name}, line {number} is not UTF-8 text: {error.reason}; write the file anew"
+                f"{self.name}, line {number} is not UTF-8 text: {error.reason}; write the file again"
             ) from error
         except (pyarrow.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             said = " ".join(str(error).split())
             raise ValueError(
-                f"{self.name} is damaged or no Parquet file, after line {number}: {said}; write it anew"
+                f"{self.name} is damaged or not a Parquet file, after line {number}: {said}; write it again"
             ) from error
 
 

@@ -229,7 +229,9 @@ def test_what_is_kept_to_compute_again() -> None:
 
 
 def test_what_is_not_known() -> None:
-    with pytest.raises(ValueError, match="the activations of Undone are unknown: it does not run without memory"):
+    with pytest.raises(
+        ValueError, match="the activations of Undone are unknown: it cannot run on tensors without memory"
+    ):
         activations(lambda: model(1, Undone), LENGTH)
     with pytest.raises(ValueError, match="the activations of Linear are unknown: it has no vocabulary"):
         activations(lambda: torch.nn.Linear(1, 1), LENGTH)

@@ -42,7 +42,7 @@ def test_the_average_by_hand(tmp_path: Path) -> None:
         assert any((flat.double() - average).abs().max() < 1e-6 for average in among)
         assert not any(torch.equal(flat, now) for now in weights.trained[1:])
     trainer = tiny_trainer(tmp_path, max_epochs=4)
-    with pytest.raises(ValueError, match="its weights are averages: it goes on with --ema alone"):
+    with pytest.raises(ValueError, match="its weights are averages: resume it with --ema"):
         trainer.fit(TinyTask(), datamodule=TinyData(), ckpt_path=str(tmp_path / "checkpoints" / "last.ckpt"))
 
 

@@ -51,7 +51,7 @@ def test_a_spike_changes_no_weight_and_is_counted(
     still = [step for step in range(1, 21) if torch.equal(weights.trained[step], weights.trained[step - 1])]
     assert still == [8, 12]
     said = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[0] for line in said if "left out" in line] == ["step 9 is left out", "step 13 is left out"]
+    assert [line.split(":")[0] for line in said if "skipped" in line] == ["step 9 is skipped", "step 13 is skipped"]
 
 
 def test_it_goes_on_exactly(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_steps_that_stay_larger_become_usual(tmp_path: Path) -> None:
 
 def test_a_fit_that_has_diverged_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skip_spikes, "WINDOW", 4)
-    with pytest.raises(DivergedError, match="4 steps in a row were left out, up to step 12"):
+    with pytest.raises(DivergedError, match="4 consecutive steps were skipped, up to step 12"):
         skipped(tmp_path, Spiky(broken=tuple(range(8, 30))))
     with pytest.raises(DivergedError, match="the training loss is nan"):
         fit(tmp_path / "without", [RunTracker()], task=Spiky(broken=(8,)))

@@ -97,5 +97,5 @@ def test_what_does_not_go_with_it_is_refused(flags: dict[str, Any], said: str, t
 
 
 def test_it_counts_for_tasks_only(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="TinyTask is none"):
+    with pytest.raises(ValueError, match="TinyTask is not one"):
         quiet_trainer(tmp_path, callbacks=[TokensPerStep(9)], max_steps=3).fit(TinyTask(), TinyData())

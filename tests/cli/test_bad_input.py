@@ -103,7 +103,7 @@ def test_other_verbs(args: list[str], said: str, quick: Seqlab) -> None:
 def test_a_working_folder_that_was_deleted_is_told(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     quick = inside(tmp_path)
     tmp_path.rmdir()
-    told = "seqlab: the working folder was deleted; change to one that is there\n"
+    told = "seqlab: the working folder was deleted; change to an existing one\n"
     assert quick("compare", code=2).stderr == told
 
 
@@ -193,13 +193,13 @@ def test_a_home_that_is_no_folder_is_named(quick: Seqlab, tmp_path: Path, monkey
     for name in ("SEQLAB_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     said = quick(*FIT, "--data.path=text.txt", code=2, HOME=str(tmp_path / "file")).stderr.splitlines()[-1]
-    assert said.startswith(f"seqlab: the folder of the token caches, {tmp_path}/file/.cache/seqlab, cannot be made (")
-    assert said.endswith("SEQLAB_CACHE, XDG_CACHE_HOME and HOME say where it is, the first of them that is set")
+    assert said.startswith(f"seqlab: cannot create the folder of the token caches, {tmp_path}/file/.cache/seqlab (")
+    assert said.endswith("SEQLAB_CACHE, XDG_CACHE_HOME or HOME, of which the first that is set determines it")
 
 
 def test_a_home_that_nobody_knows_is_told(quick: Seqlab) -> None:
     said = quick(*FIT, "--data.path=~no-such-user/x", code=2).stderr
-    assert said.splitlines()[-1] == "seqlab: the user's home folder is not known: set HOME, and write no path with ~"
+    assert said.splitlines()[-1] == "seqlab: the user's home folder is unknown: set HOME, and use no path with ~"
 
 
 def test_a_limit_of_files_is_told_where_a_temporary_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_limit_of_files_is_told_where_a_temporary_one_is_needed(monkeypatch: p
         tempfile.gettempdir()
     with file_size_limit(0):
         said = sentence(found.value)
-    why = "no temporary file can be written; files may have 0 bytes at most here (ulimit -f)"
+    why = "no temporary file can be written; files are limited to 0 bytes (ulimit -f)"
     assert said == f"{why}; the environment variable TMPDIR names another folder for them"
 
 

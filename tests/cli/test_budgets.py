@@ -72,7 +72,7 @@ def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab) -> None:
 
     assert "matched" not in quick("resume", "matched", "--trainer.max_steps=3").stderr
     assert find_run("matched").metrics["num_params"] == run.metrics["num_params"]
-    assert "a run that goes on has its size" in quick("resume", "matched", "--to=30000", code=2).stderr
+    assert "a resumed run keeps its size" in quick("resume", "matched", "--to=30000", code=2).stderr
 
 
 @pytest.mark.slow
@@ -113,13 +113,13 @@ def test_a_budget_between_two_sizes_is_refused_before_there_is_a_run(quick: Seql
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"to": None}, "--match needs --to, and --to needs --match: a budget and how much of it"),
-        ({"match": None}, "--match needs --to, and --to needs --match: a budget and how much of it"),
+        ({"to": None}, "--match needs --to, and --to needs --match: a budget and its amount"),
+        ({"match": None}, "--match needs --to, and --to needs --match: a budget and its amount"),
         *(({"to": to}, f"--to must be above 0, got {to:g}") for to in (-1.0, 0.0)),
         ({"match_by": "width"}, "the model has no such number"),
-        ({"match_by": "tie_embeddings"}, "is True; a whole number of the model"),
-        ({"match": "seconds", "resume": "auto"}, "find it first, and then give d_model"),
-        ({"match": "seconds", "ckpt_path": "last"}, "find it first, and then give d_model"),
+        ({"match_by": "tie_embeddings"}, "is True; name a whole number of the model"),
+        ({"match": "seconds", "resume": "auto"}, "find it first, then give d_model"),
+        ({"match": "seconds", "ckpt_path": "last"}, "find it first, then give d_model"),
     ],
 )
 def test_what_cannot_be_matched_is_said(given: dict[str, Any], said: str) -> None:
@@ -219,8 +219,8 @@ def test_kernels_on_a_gpu(here: Seqlab) -> None:
     [
         ("--steps=0", "--steps must be at least 1, got 0"),
         ("--out=text.txt", "text.txt"),
-        ("--compile=true", "profile cannot tell apart the parts of a model that is compiled; leave --compile out"),
-        ("--trainer.devices=2", "profile looks at one process; give --trainer.devices 1"),
+        ("--compile=true", "profile cannot tell apart the parts of a compiled model; leave --compile out"),
+        ("--trainer.devices=2", "profile measures one process; give --trainer.devices 1"),
         ("--trainer.max_time=00:00:00:00", "the fit ended after "),
     ],
 )

@@ -35,12 +35,12 @@ def test_a_run_of_two_processes(quick: Seqlab) -> None:
     assert stored["state_dict"].keys() == shards["state_dict"].keys()
     assert all(torch.equal(weight, shards["state_dict"][name]) for name, weight in stored["state_dict"].items())
     refused = quick("consolidate", str(whole), code=2).stderr
-    assert refused == f"seqlab: checkpoint {whole} is in one file already; nothing is to be consolidated\n"
+    assert refused == f"seqlab: checkpoint {whole} is already one file; there is nothing to consolidate\n"
 
     quick("export", "spread", "--out=bundle")
     quick("verify", "bundle")
     refused = quick("resume", "spread", "--trainer.max_steps=6", *ALONE, code=2).stderr
-    assert "over 2 processes, and goes on exactly by that alone" in refused
+    assert "over 2 processes and can only continue by that" in refused
     for file in best.parent.glob("best.ckpt.shards-*/__1_*"):
         file.unlink()
     assert f"checkpoint {best} is not whole: " in quick("export", "spread", "--out=other", code=2).stderr

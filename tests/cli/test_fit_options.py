@@ -80,7 +80,7 @@ def test_a_fit_with_finders_is_the_one_that_was_given_what_they_found(
 def test_what_is_no_option_is_not_looked_for(quick: Seqlab) -> None:
     finder = ("--trainer.callbacks+=LearningRateFinder", "--trainer.callbacks.attr_name=rate")
     (line,) = quick(*FIT, *finder, code=2).stderr.splitlines()
-    assert line == "seqlab: LearningRateFinder is to find rate, which is no option of LanguageModeling"
+    assert line == "seqlab: LearningRateFinder searches for rate, which is not an option of LanguageModeling"
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_a_store_that_cannot_be_created_is_a_sentence(tmp_path: Path, quick: Seq
         said = quick(*FIT, code=2).stderr
     database = tmp_path / "mlruns" / "mlflow.db"
     assert said.splitlines()[-1] == (
-        f"seqlab: files may have 100000 bytes at most here (ulimit -f) while writing {database}; nothing of it is left"
+        f"seqlab: files are limited to 100000 bytes (ulimit -f) while writing {database}; nothing of it is left"
     )
     assert "Traceback" not in said
     assert not database.exists() and half_written(tmp_path) == []
@@ -82,7 +82,7 @@ def test_a_checkpoint_over_the_limit_leaves_the_one_before(tmp_path: Path) -> No
     """torch reports the end of a file that it could not write, not why."""
     path, files = tmp_path / "last.ckpt", AtomicCheckpointIO()
     files.save_checkpoint({"step": 1}, path)
-    with file_size_limit(100_000), pytest.raises(OSError, match=r"files may have 100000 bytes at most .* is whole"):
+    with file_size_limit(100_000), pytest.raises(OSError, match=r"files are limited to 100000 bytes .* is whole"):
         files.save_checkpoint({"weights": torch.zeros(100_000)}, path)
     assert read_checkpoint(path) == {"step": 1}
     assert os.listdir(tmp_path) == ["last.ckpt"]

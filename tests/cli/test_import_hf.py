@@ -95,7 +95,7 @@ def test_a_fit_begins_with_its_weights_and_its_tokenizer(quick: Seqlab, tmp_path
     quick("verify", "bundle")
     quick("resume", "tuned", "--trainer.max_steps=8")
     refused = quick("fit", "--config", str(config), *flags, code=2).stderr
-    assert "StoredTokenizer has no path; give that of a run's tokenizer.json, or --init_from" in refused
+    assert "StoredTokenizer needs a path; give a run's tokenizer.json, or --init_from" in refused
     for name, weight in load_run("base").model.state_dict().items():
         torch.testing.assert_close(tuned.model.state_dict()[name], weight, rtol=0, atol=1e-7)
     refused = quick("fit", "--config", "lm/gru", *TINY, "--init_from=base", code=2).stderr

@@ -161,7 +161,7 @@ def test_models_of_two_seeds_are_compared_window_by_window(quick: Seqlab, tmp_pa
             more = [f"--trainer.max_steps={steps}", f"--seed_everything={seed}", f"--run_name={name}-s{seed}"]
             quick("fit", "--config", "lm/window", *TINY, *more)
     said, told = compare("long", "short", "--paired")
-    assert told.count("has no predictions of its test split; they are made") == 4
+    assert told.count("has no predictions of its test split; making them") == 4
     assert re.search(r"^long - short +(-\d+\.\d+) ± (\d+\.\d+) +(\S+) +2 seeds +\d+$", said, flags=re.MULTILINE)
     assert compare("long", "short", "--paired") == (said, "")
     (last,) = [line for line in said.splitlines() if line.startswith("long ")][1:]
@@ -169,14 +169,14 @@ def test_models_of_two_seeds_are_compared_window_by_window(quick: Seqlab, tmp_pa
 
     ones = ("long-s0", "short-s0")
     single, _ = compare(*ones, "--paired")
-    assert "(1 seed)" in single and "another seed would move it is not known" in single
+    assert "(1 seed)" in single and "the effect of another seed is unknown" in single
     for name in ones:
         quick("test", name)
     losses = [find_run(name).metrics["test/loss"] for name in ones]
     (found,) = re.findall(r"^long-s0 - short-s0 +(-\d+\.\d+) ±", single, flags=re.MULTILINE)
     assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.002)
     tested = " ".join(compare(*ones, "--metric", "test/loss")[0].split())
-    assert "Of one seed, with the interval of other test examples: long-s0, short-s0." in tested
+    assert "From one seed, with the interval over other test examples: long-s0, short-s0." in tested
     assert "Evaluated on" not in tested
     quick("test", "short-s0", "--data.seq_len=8")
     shorter = " ".join(compare(*ones, "--metric", "test/loss")[0].split())

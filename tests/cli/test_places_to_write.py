@@ -70,7 +70,7 @@ def test_no_verb_writes_over_what_is_anothers(command: str, fitted: Path, tmp_pa
         str(folder): "",
     }
     if not COMMANDS[command]:
-        places["."] = "--out . is a folder"
+        places["."] = "--out . is an existing folder"
     before = content(folder), content(home)
     for out, said in [*places.items()][: 4 if command.startswith("predict") else None]:  # each reads the checkpoint
         told = beside_first(*command.split(), f"--out={out}", code=2).stderr.splitlines()[-1]
@@ -84,7 +84,7 @@ def test_what_a_verb_has_written_is_replaced(beside_first: Seqlab) -> None:
         beside_first("compare", "--out=again.html")
         beside_first("predict", "first", "--out=again.jsonl")
     (page := Path("again.html")).write_text(page.read_text().replace(made_by("compare"), made_by("study")))
-    assert "nothing that this command has written" in beside_first("compare", "--out=again.html", code=2).stderr
+    assert "was not written by this command" in beside_first("compare", "--out=again.html", code=2).stderr
 
 
 def test_a_file_is_known_by_its_head(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_file_is_known_by_its_head(tmp_path: Path) -> None:
     assert files_to_write(str(tmp_path), marks) == tmp_path
     for content in (b"\x1f\x8b not packed", b"plain"):
         trace.write_bytes(content)
-        with pytest.raises(ValueError, match=r"trace\.json\.gz is there, and is nothing that this command has written"):
+        with pytest.raises(ValueError, match=r"trace\.json\.gz exists and was not written by this command"):
             files_to_write(str(tmp_path), marks)
     assert file_to_write(str(empty), "mark") == empty
     with pytest.raises(ValueError, match="empty exists; give a new file"):
@@ -118,7 +118,7 @@ def test_a_store_is_known_by_its_database_or_by_the_name_that_the_user_gives_it(
     monkeypatch.chdir(tmp_path / "theirs")
     assert file_to_write("report.html") == Path("report.html")
     for out in (".", "..", "/"):
-        with pytest.raises(ValueError, match=f"--out {out} is a folder that is there; name a new one"):
+        with pytest.raises(ValueError, match=f"--out {out} is an existing folder; name a new one"):
             folder_to_write(out)
 
 
@@ -161,6 +161,6 @@ def test_a_sweeps_storage_is_beside_the_runs_or_where_the_user_says(tmp_path: Pa
     with pytest.raises(ValueError, match=f"--storage .* is in the bundle {bundle}"):
         _check_storage(f"sqlite:///{bundle}/sweeps.db", store, is_given=True)
     (link := tmp_path / "mlruns" / "sweeps.db").symlink_to(tmp_path / "elsewhere.db")
-    with pytest.raises(ValueError, match=r"sweeps\.db is a link; where that is your storage, name it"):
+    with pytest.raises(ValueError, match=r"sweeps\.db is a link; if its target is your storage, name it"):
         _check_storage(f"sqlite:///{link}", store, is_given=False)
     _check_storage(f"sqlite:///{link}", store, is_given=True)

@@ -82,7 +82,7 @@ EXPORTING: tuple[tuple[str, ...], ...] = (
     ("parity", "--models", "first", "--precisions", "fp32"),
     ("generate", "bundle", "--max-new-tokens=2"),
 )
-REFUSED = {"consolidate": "in one file already", "classify": "seqlab generate", "study": "was not run here"}
+REFUSED = {"consolidate": "already one file", "classify": "seqlab generate", "study": "was not run here"}
 
 
 def run(commands: tuple[tuple[str, ...], ...], folder: Path, seqlab: Seqlab, *, writable: bool) -> None:
@@ -215,7 +215,8 @@ def test_a_dataset_that_a_stored_config_names_is_not_fetched_unasked(
         there = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}", "HF_HOME": str(theirs / "hub")}
         said = seqlab("test", "first", code=2, **there).stderr
         assert (
-            "hf:stranger/texts@train cannot be read: it is not on this machine, and HF_HUB_OFFLINE=0 fetches it" in said
+            "hf:stranger/texts@train cannot be read: it is not on this machine; set HF_HUB_OFFLINE=0 to download it"
+            in said
             and not asked
         )
         seqlab("test", "first", code=2, **there, HF_HUB_OFFLINE="0")

@@ -112,7 +112,7 @@ def test_each_verb_writes_a_page_that_knows_its_run(beside_first: Seqlab, tmp_pa
         paths = re.findall(r'data-bundle="0" data-path="([^"]*)"', written)
         assert ("taps.onnx" in paths) == (page == within)
     refused = seqlab("inspect", bundle, "--out", str(tmp_path / "none.html"), code=2)
-    assert "has no taps; give its run, or export it with --taps attention,state" in refused.stderr
+    assert "has no intermediate outputs; give its run, or export it with --taps attention,state" in refused.stderr
     assert "exists; give a new file" in seqlab("page", bundle, "--out", str(of_run), code=2).stderr
     assert not (tmp_path / "none.html").exists()
 

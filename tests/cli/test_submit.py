@@ -98,13 +98,13 @@ def test_go_hands_it_to_sbatch(bin: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--nodes", "0"], "--nodes must be at least 1, got 0"),
         (["--gpus", "-1"], "--gpus must be at least 1, got -1"),
         (["--time", "tomorrow"], "--time is 'tomorrow'; accepted: minutes, MM:SS"),
-        (["--time", "0:60:00"], "minutes and seconds at most 59"),
-        (["--time", "5:60"], "minutes and seconds at most 59"),
-        (["--time", "1-24"], "hours beside days are at most 23"),
-        (["--time", "0:02:00"], "--time must be more than the 120 s before its end"),
+        (["--time", "0:60:00"], "minutes and seconds are at most 59"),
+        (["--time", "5:60"], "minutes and seconds are at most 59"),
+        (["--time", "1-24"], "with days hours are at most 23"),
+        (["--time", "0:02:00"], "--time must exceed the 120 s before its end"),
         (["--config", "lm/nothing"], "--config lm/nothing: neither a file nor a packaged config"),
         (["--trainer.max_stepz", "3"], "trainer.max_stepz is not an option; did you mean trainer.max_steps?"),
-        (["--trainer.devices=2"], "submit says --trainer.devices itself, by --gpus"),
+        (["--trainer.devices=2"], "submit sets --trainer.devices itself, by --gpus"),
         (["--trainer.plugins=BitsandbytesPrecision"], "trainer.plugins lacks mode"),
     ],
 )
@@ -119,12 +119,12 @@ def test_bad_input_is_refused_before_anything_is_printed(
 WRONG = {
     "timeout": ("-5", "--timeout must be above 0 seconds, got -5"),
     "trainer.max_steps": ("-2", "trainer.max_steps must be at least -1, got -2"),
-    "trainer.max_time": ("soon", "--trainer.max_time soon is no time; accepted: DD:HH:MM:SS"),
+    "trainer.max_time": ("soon", "--trainer.max_time soon is not a time; accepted: DD:HH:MM:SS"),
     "ema": ("2", "--ema must be above 0 and below 1, got 2"),
     "tokens_per_step": ("0", "tokens_per_step"),
     "checkpoint_every": ("0", "--checkpoint_every must be at least 1, got 0"),
     "trainer.logger": ("false", "--resume auto finds the run and its checkpoint in the tracking store, but"),
-    "run_name": ("x\ntouch planted #", "the job's name is 'seqlab-x\\ntouch planted #'; a script takes"),
+    "run_name": ("x\ntouch planted #", "the job's name is 'seqlab-x\\ntouch planted #'; accepted: one line"),
 }
 """Values that the parser takes, and what refuses them."""
 

@@ -92,11 +92,14 @@ LR = "--vary model.lr=1,2"
         ("--vary model.lr", "--vary model.lr: accepted: OPTION=LOW..HIGH"),
         ("--vary model.model.mixer=GRU,LSTMM", "there is no class LSTMM"),
         ("--vary model.learning=1,2", "is not an option"),
-        (f"{LR} --vary model.lr=3,4", "model.lr varies over 1,2 already"),
+        (f"{LR} --vary model.lr=3,4", "model.lr already varies over 1,2"),
         ("no.yaml", "no.yaml"),
-        (f"{LR} --objective val/loss --objective val/loss", "--objective val/loss,val/loss: accepted: metrics"),
+        (
+            f"{LR} --objective val/loss --objective val/loss",
+            "--objective val/loss,val/loss: accepted: comma-separated metrics",
+        ),
         (f"{LR} --storage nothing://x", "--storage nothing://x cannot be opened"),
-        (f"{LR} --storage sqlite://", "--storage sqlite:// is gone with its process"),
+        (f"{LR} --storage sqlite://", "--storage sqlite:// is in memory and ends with its process"),
         (f"{LR} --devices-per-trial 0", "--devices-per-trial must be at least 1"),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_text_and_a_translation_are_compared_by_accuracy_and_bleu(typed: Typed
     for run, unit in (("texts", "of accuracy"), ("tested", "BLEU")):
         said = typed("compare", run, run, "--paired")
         assert f"difference, {unit}" in said and f"{run} and {run}: not told apart; there is no difference" in said
-    assert "are not of one task, data and tokenizer" in typed("compare", "texts", "pairs", "--paired", code=2)
+    assert "differ in task, data or tokenizer" in typed("compare", "texts", "pairs", "--paired", code=2)
 
 
 def test_classify_prints_a_label_and_its_probability(typed: Typed) -> None:
@@ -204,4 +204,4 @@ def test_whole_numbers_are_numbers_to_a_regression(tmp_path: Path, seqlab: Seqla
     seqlab(*fit)
     said = seqlab(*fit, "--data.whole_numbers=classes", code=2).stderr
     assert "counts.parquet, row 7 has the label '285', which the train split lacks" in said
-    assert said.endswith("or give data.whole_numbers numbers where it is a number to predict\n")
+    assert said.endswith("or give data.whole_numbers numbers if it is a number to predict\n")

@@ -65,7 +65,7 @@ def test_a_mark_is_no_text_and_line_ends_are_alike(tmp_path: Path, monkeypatch: 
     path = write(tmp_path, "text", b"\xef\xbb\xbfone\r\ntwo\rthree\r\r\n\xe2\x80\xa8\xc2\x85\xef\xbb\xbf\r")
     assert find_documents(path)[0].read() == "one\ntwo\rthree\r\n\u2028\x85\ufeff\r"
     path = write(tmp_path, "text", b"one\r\ntwo\0")
-    with refused(r"text, line 2 has a NUL character, so that it is not UTF-8; data\.encoding"):
+    with refused(r"text, line 2 has a NUL character, so it is not UTF-8; data\.encoding"):
         find_documents(path)[0].read()
 
 
@@ -98,7 +98,7 @@ def test_a_path_without_a_file_is_refused(folder: Path, tmp_path: Path) -> None:
         find_documents(str(tmp_path))
     with refused("empty list"):
         find_documents([])
-    with refused(r"empty\.txt is empty, it ends at byte 0"):
+    with refused(r"empty\.txt is empty: it ends at byte 0"):
         find_documents(write(tmp_path, "empty.txt", ""))[0].read()
 
 

@@ -116,21 +116,29 @@ def test_a_wrong_option_is_refused(name: str, option: dict[str, Any], message: s
 
 
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
-    ("text", {"seq_len": 8}, "seq_len 16, this data has seq_len 8"),
-    ("text", {"seed": 1}, "seed 0, this data has seed 1"),
-    ("text", {"split": (0.5, 0.25, 0.25)}, r"split 0\.6, 0\.2, 0\.2, this data has split 0\.5"),
-    ("text", {"batch_size": 2}, "batch_size 4, this data has batch_size 2"),
-    ("text", {"tokenizer": ByteTokenizer}, "tokenizer [0-9a-f]{64}, this"),
-    ("text", {"path": "{folder}/text/0.txt"}, "data [0-9a-f]{64}, this data has data"),
-    ("documents", {"packing": "stream"}, "seq_len 16 of one document, this data has seq_len 16"),
-    ("mixture", {"mixture": {**SHARES, "web": 0.6, "code": 0.2}}, r"mixture .*0\.7.*, this data has mixture .*0\.6"),
+    ("text", {"seq_len": 8}, "seq_len 16, but this data has seq_len 8"),
+    ("text", {"seed": 1}, "seed 0, but this data has seed 1"),
+    ("text", {"split": (0.5, 0.25, 0.25)}, r"split 0\.6, 0\.2, 0\.2, but this data has split 0\.5"),
+    ("text", {"batch_size": 2}, "batch_size 4, but this data has batch_size 2"),
+    ("text", {"tokenizer": ByteTokenizer}, "tokenizer [0-9a-f]{64}, but this"),
+    ("text", {"path": "{folder}/text/0.txt"}, "data [0-9a-f]{64}, but this data has data"),
+    ("documents", {"packing": "stream"}, "seq_len 16 of one document, but this data has seq_len 16"),
+    (
+        "mixture",
+        {"mixture": {**SHARES, "web": 0.6, "code": 0.2}},
+        r"mixture .*0\.7.*, but this data has mixture .*0\.6",
+    ),
     ("mixture", {"path": "{folder}/web.txt", "mixture": None}, "data"),
-    ("parallel", {"max_len": 12}, "max_len 10, this data has max_len 12"),
-    ("parallel", {"on_long": "cut"}, "on_long refuse, this data has on_long cut"),
-    ("parallel", {"max_tokens": 19}, "max_tokens 20, this data has max_tokens 19"),
-    ("parallel", {"seed": 1}, "seed 0, this data has seed 1"),
-    ("parallel", {"source_tokenizer": ByteTokenizer, "max_len": 99, "max_tokens": 99}, "tokenizer [0-9a-f]{64}, this"),
-    ("parallel", {"train": "a\tb\n"}, "data [0-9a-f]{64}, this data has data"),
+    ("parallel", {"max_len": 12}, "max_len 10, but this data has max_len 12"),
+    ("parallel", {"on_long": "cut"}, "on_long refuse, but this data has on_long cut"),
+    ("parallel", {"max_tokens": 19}, "max_tokens 20, but this data has max_tokens 19"),
+    ("parallel", {"seed": 1}, "seed 0, but this data has seed 1"),
+    (
+        "parallel",
+        {"source_tokenizer": ByteTokenizer, "max_len": 99, "max_tokens": 99},
+        "tokenizer [0-9a-f]{64}, but this",
+    ),
+    ("parallel", {"train": "a\tb\n"}, "data [0-9a-f]{64}, but this data has data"),
     ("table", {"targets": [(i + 1) % 3 for i in range(60)]}, "data"),
     ("labelled", {"train": [("good film", "a"), ("x", "b")]}, "data"),
 ]
@@ -150,7 +158,7 @@ def test_other_data_is_refused(name: str, options: dict[str, Any], message: str,
 
 BYTES = {"tokenizer": ByteTokenizer, "max_len": 40, "max_tokens": 40}
 IN_TESTS: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
-    ("labelled", BYTES, {"train": [("good film", "a"), ("x", "zz")]}, "labels a, b, this data has labels a, zz"),
+    ("labelled", BYTES, {"train": [("good film", "a"), ("x", "zz")]}, "labels a, b, but this data has labels a, zz"),
     ("labelled", BYTES, {"train": [("a", "b"), ("b", "a")]}, None),
     ("table", {}, {"targets": [0.5] * 60}, "target a class"),
     ("table", {}, {"targets": [i % 2 for i in range(60)]}, "labels 0, 1, 2"),

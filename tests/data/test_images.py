@@ -80,7 +80,7 @@ def changed(**arrays: Any) -> dict[str, NDArray[Any]]:
 
 
 BAD = [
-    (changed(labels=None), r"x\.npz has no array labels, it has images; give an \.npz file with the arrays images"),
+    (changed(labels=None), r"x\.npz has no array labels; it has images; give an \.npz file with the arrays images"),
     (changed(images=np.zeros((60, 4))), r"x\.npz has images of shape \(60, 4\) and type float64"),
     (changed(images=np.zeros((0, 4, 4))), r"x\.npz has images of shape \(0, 4, 4\)"),
     (changed(images=np.full((60, 4, 4), "a")), r"x\.npz has images of shape \(60, 4, 4\) and type <U1"),
@@ -105,10 +105,10 @@ def test_bad_files_and_options_are_refused(tmp_path: Path) -> None:
     with refused(r"no\.npz is not a file; give an \.npz file"):
         ImageDataModule(str(tmp_path / "no.npz")).setup("fit")
     (tmp_path / "text.npz").write_text("no zip", encoding="utf-8")
-    with refused(r"text\.npz cannot be read: it is no \.npz archive; give an"):
+    with refused(r"text\.npz cannot be read: it is not an \.npz archive; give an"):
         ImageDataModule(str(tmp_path / "text.npz")).setup("fit")
     np.save(tmp_path / "one.npy", np.zeros(3))
-    with refused(r"one\.npy cannot be read: it is no \.npz archive"):
+    with refused(r"one\.npy cannot be read: it is not an \.npz archive"):
         ImageDataModule(str(tmp_path / "one.npy")).setup("fit")
     with refused(r"data\.patch_size 4 does not divide images of 4 x 6"):
         images(tmp_path, patch_size=4).setup("fit")

@@ -94,7 +94,7 @@ def test_columns_may_have_other_names_and_labels_may_be_numbers(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "text,class\na,b\n", r"x\.csv, line 1 has no column label, it has text, class"),
+        ("x.csv", "text,class\na,b\n", r"x\.csv, line 1 has no column label; it has text, class"),
         ("x.csv", "text,label\na,b\n\nc,d\n", r"x\.csv, line 3 has 0 columns, the first line has 2"),
         ("x.csv", 'text,label\n"a\nb",x\nc,y\n"d\ne"\n', r"x\.csv, line 5 has 1 columns, the first line has 2"),
         ("x.csv", 'text,label\na,b\n"c"d,e\n', r"x\.csv, line 3 is not a row of a table"),
@@ -102,9 +102,13 @@ def test_columns_may_have_other_names_and_labels_may_be_numbers(tmp_path: Path) 
         ("x.tsv", "text\tlabel\n\tb\n", r"x\.tsv, line 2 has an empty text"),
         ("x.tsv", "text\tlabel\na\t \n", r"x\.tsv, line 2 has an empty label"),
         ("x.jsonl", '{"text": "a", "label": "b"}\n{"text"\n', r"x\.jsonl, line 2 is not JSON"),
-        ("x.jsonl", '{"text": "a"}\n', r"x\.jsonl, line 1 names no 'label', it names text"),
-        ("x.jsonl", '{"text": 7, "label": "b"}\n', r"x\.jsonl, line 1 has a 'text' that is not a string, but 7"),
-        ("x.jsonl", '{"text": "a", "label": 0.5}\n', r"x\.jsonl, line 1 has a 'label' that is no string or integer"),
+        ("x.jsonl", '{"text": "a"}\n', r"x\.jsonl, line 1 has no 'label'; it has text"),
+        ("x.jsonl", '{"text": 7, "label": "b"}\n', r"x\.jsonl, line 1 has the text 7, which is not a string"),
+        (
+            "x.jsonl",
+            '{"text": "a", "label": 0.5}\n',
+            r"x\.jsonl, line 1 has the label 0.5, which is neither a string nor an integer",
+        ),
         ("x.dev", "1 a\n1\n", r"x\.dev, line 2 has no space and no TAB; a line is a label, a space or"),
         ("x.dev", "1 a\n\n1 b\n", r"x\.dev, line 2 is empty; a line is a label, a space or a TAB, and a text"),
         ("x.dev", "1 a\n1 \n", r"x\.dev, line 2 has an empty text"),
@@ -113,8 +117,12 @@ def test_columns_may_have_other_names_and_labels_may_be_numbers(tmp_path: Path) 
         ("x.json", '[\n{"text": "a", "label": "b"}\n]\n', r"x\.json, line 1 is JSON; give a \.jsonl file"),
         ("x.json", '{"text": "a", "label": "b"}\n', r"x\.json, line 1 is JSON; give a \.jsonl file"),
         ("x.dev", "text label\na b\n", r"x\.dev, line 1 names columns; give the file a name that ends with \.tsv"),
-        ("x.dev", "good film\tpos\n", r"x\.dev, line 1 has a TAB in its text, so that its label may be another"),
-        ("x.dev", "__label__a b\n__label__a __label__b c\n", "line 2 has the label __label__b in its text; a line has"),
+        ("x.dev", "good film\tpos\n", r"x\.dev, line 1 has a TAB in its text, which makes its label ambiguous"),
+        (
+            "x.dev",
+            "__label__a b\n__label__a __label__b c\n",
+            "line 2 has the label __label__b in its text; a line begins",
+        ),
         ("x.dev", "__label__a b\nc d\n", r"x\.dev, line 2 has the label 'c', unlike line 1"),
         ("x.dev", "good film __label__a\n", r"x\.dev, line 1 has the label __label__a in its text"),
     ],
@@ -184,8 +192,12 @@ def test_splits_that_lack_something_are_refused(make: Make, tmp_path: Path) -> N
     cases: list[tuple[str, dict[str, Any], str]] = [
         (path, {}, r"few\.txt: 4 texts are too few for three splits by content; give data\.val a"),
         (path, {"test": path, "split": (0.98, 0.01, 0.01)}, "4 texts are too few for two splits by .*give data.val$"),
-        (same, {}, r"same\.txt: 40 texts, 1 if equal ones are counted once, are too few for three"),
-        (one, {"val": path, "test": path}, r"one\.txt: the train split has no label but 'a'; give examples of two"),
+        (same, {}, r"same\.txt: 40 texts, 1 without duplicates, are too few for three"),
+        (
+            one,
+            {"val": path, "test": path},
+            r"one\.txt: the train split has only the label 'a'; give examples of at least two",
+        ),
     ]
     for file, options, message in cases:
         with refused(message):

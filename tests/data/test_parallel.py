@@ -41,7 +41,7 @@ def test_lines_of_json_hold_pairs_and_more_references(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"source": "a"}, r"x\.jsonl, line 1 names no 'target', it names source"),
+        ({"source": "a"}, r"x\.jsonl, line 1 has no 'target'; it has source"),
         ({"source": 1, "target": "x"}, r"x\.jsonl, line 1 has a 'source' that is not a string, or a 'target' that is"),
         ({"source": "a", "target": []}, r"x\.jsonl, line 1 has a 'source' that is not a string, or a 'target' that is"),
         ({"source": "a", "target": " "}, r"x\.jsonl, line 1 has an empty target"),
@@ -51,7 +51,7 @@ def test_bad_lines_of_json_are_refused(tmp_path: Path, line: dict[str, Any], mes
     path = write(tmp_path, "x.jsonl", json.dumps(line))
     with refused(message):
         ParallelTextDataModule(path, val=path).setup("fit")
-    with refused(r"x\.jsonl has both sides of its pairs, so that it stands alone"):
+    with refused(r"x\.jsonl has both sides of its pairs and must be given alone"):
         ParallelTextDataModule([path, path], val=path).setup("fit")
 
 
@@ -153,7 +153,7 @@ def test_a_split_without_rows_is_refused(tmp_path: Path) -> None:
 
 def test_a_checkpoint_says_its_columns(tmp_path: Path) -> None:
     state = parallel(tmp_path).state_dict()
-    with refused("the checkpoint does not say which columns it was trained with"):
+    with refused("the checkpoint, of an older version, does not store the columns that it was trained with"):
         parallel(tmp_path).load_state_dict({name: value for name, value in state.items() if name != "columns"})
 
 
@@ -231,5 +231,5 @@ def test_the_data_module_has_them_without_a_file() -> None:
     assert batch.source_mask.sum() == described["splits"]["test"]["source_tokens"]
     sizes = [max(batch.source.numel(), batch.tokens.numel()) for batch in data.val_dataloader()]
     assert 0.9 * 4096 < max(sizes) <= 4096, "the size of a batch by default"
-    with refused(r"data.train must name the file of its split too"):
+    with refused(r"data.train must name a file if data.val or data.test does"):
         ParallelTextDataModule(val="val.tsv")

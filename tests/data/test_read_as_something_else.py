@@ -46,7 +46,7 @@ def test_a_pointer_of_git_lfs(read: Callable[[str], object], tmp_path: Path) -> 
 
 @pytest.mark.parametrize("comment", ["# newdoc", "#newdoc 1", "# id"])
 def test_a_comment_with_as_many_columns_as_a_word(comment: str, tmp_path: Path) -> None:
-    with refused(r"line 4 begins with '#.*, as no word has: leave comments out"):
+    with refused(r"line 4 begins with '#.*, which no word has; remove comments"):
         tags(write(tmp_path, "tags.txt", SENTENCE + f"{comment}\n" + SENTENCE))
 
 
@@ -62,7 +62,7 @@ LONG = "come here at once\tkomm sofort her"
     ("lines", "said"),
     [
         (["1276\tLet's try.\t77\tVersuchen wir!", "5\tHi.\t6\tHallo."], "has ids in its first and third column"),
-        (["Go.\tGeh.\tCC-BY 2.0 (France) #1", "Hi.\tHallo.\tCC-BY 2.0 (France) #2"], "has its licence in its third"),
+        (["Go.\tGeh.\tCC-BY 2.0 (France) #1", "Hi.\tHallo.\tCC-BY 2.0 (France) #2"], "has a licence in its third"),
         (["en\tde", LONG, LONG], "line 1 names languages, en and de; leave it out"),
     ],
 )
@@ -89,7 +89,7 @@ def test_a_class_that_numpy_would_cut(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"x": [[1.0], [2.0]], "y": ["b", "a"]}), path)
     assert len(read_table(path, features=["x"], target="y")) == 2
     parquet.write_table(pa.table({"x": [[1.0], [2.0]], "y": ["b", "a\0"]}), path)
-    with refused(r"rows\.parquet .*it has 'a\\x00' in y, with a NUL character at its end"):
+    with refused(r"rows\.parquet .*y has the value 'a\\x00', which ends with a NUL character"):
         read_table(path, features=["x"], target="y")
 
 

@@ -188,7 +188,7 @@ def test_splits_differ_and_test_is_longer() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AddingDataModule(train_lengths=(1, 4)), r"data.train_lengths must be .* from 2 on, got \(1, 4\)"),
+        (lambda: AddingDataModule(train_lengths=(1, 4)), r"data.train_lengths must be .* of at least 2, got \(1, 4\)"),
         (lambda: module(Copy, train_lengths=(5, 2)), r"data.train_lengths must be .* got \(5, 2\)"),
         (lambda: AssociativeRecall().example(Draw(0), 65), "AssociativeRecall has 64 keys, too few for 65 pairs"),
         (lambda: SelectiveCopy().example(Draw(0), 3), "SelectiveCopy hides 16 symbols, too many for a length of 3"),

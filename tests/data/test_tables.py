@@ -116,20 +116,20 @@ BAD = [
     ({"inputs": [[[1.0, 2]], None]}, r"row 1 has a null in inputs; leave the row out, or give a number"),
     ({"targets": [[[0, 1], [1, None]], [[0, 1]]]}, r"x\.parquet, row 0 has a null in the target at frame 1"),
     ({"targets": ["a\tb", "c"]}, r"x\.parquet, row 0 has the label 'a\\tb'; a label begins and ends with"),
-    ({"targets": [1, 1]}, r"x\.parquet: the train split has no label but '1'; give examples of two at least"),
+    ({"targets": [1, 1]}, r"x\.parquet: the train split has only the label '1'; give examples of at least two labels"),
     ({"inputs": [["a"], ["b"]]}, r"row 0 has no sequence in inputs"),
     ({"inputs": [[[1.0, 2]], []]}, r"row 1 has 0 frames; a sequence has at least one"),
-    ({"inputs": [[[1.0, 2], [3]], [[5, 6]]]}, r"row 0 has no sequence in inputs; .* as many numbers in each"),
+    ({"inputs": [[[1.0, 2], [3]], [[5, 6]]]}, r"row 0 has no sequence in inputs; .* or one list of numbers, a frame"),
     ({"inputs": [[[1.0, 2]], [[5]]]}, r"row 1 has 1 features a frame, but .*x\.parquet, row 0 has 2"),
     ({"more": [[1.0], [2]]}, r"row 0 has features of different lengths: inputs 2, more 1"),
-    ({"targets": None}, r"x\.parquet cannot be read: it has no column targets, it has inputs"),
+    ({"targets": None}, r"x\.parquet cannot be read: it has no column targets; it has inputs"),
     ({"targets": [1, None]}, r"row 1 has a null in the target; leave the row out"),
     ({"targets": [0.5, float("inf")]}, r"row 1 has a target of inf"),
     ({"targets": [[0, 1], [0, 2]]}, r"row 1 has a target of shape \(2,\) and type int64"),
     ({"targets": [[], []]}, r"row 0 has a target of shape \(0,\)"),
     ({"targets": [[[0], [0, 1]], [[0], [1]]]}, r"row 0 has a target of shape \(2,\) and type object"),
     ({"targets": [[0, 1], [0]]}, r"row 1 has 1 labels as its target, but .*row 0 has 2 labels"),
-    ({"targets": [[[0], [1]], [[0], [1]]]}, r"row 1 has 1 frames, but a target for 2; give one for each"),
+    ({"targets": [[[0], [1]], [[0], [1]]]}, r"row 1 has 1 frames, but 2 targets; give one for each"),
 ]
 
 
@@ -144,15 +144,15 @@ def test_bad_rows_are_refused(tmp_path: Path, change: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"targets": [1, 0, 1]}, r"x\.npz must have as many rows in each array"),
-        ({"lengths": [1]}, r"x\.npz must have as many rows in each array"),
+        ({"targets": [1, 0, 1]}, r"x\.npz has arrays of different lengths"),
+        ({"lengths": [1]}, r"x\.npz has arrays of different lengths"),
         ({"lengths": [2, 3]}, r"x\.npz, row 1 has 3 frames; a sequence has at least one, and no more than its arrays"),
         ({"lengths": [1.5, 1]}, r"x\.npz, row 0 has 1\.5 frames"),
-        ({"targets": 1}, r"x\.npz must have as many rows in each array; .* 'targets': 1"),
+        ({"targets": 1}, r"x\.npz has arrays of different lengths, .* 'targets': 1"),
         ({"lengths": [0, 1]}, r"x\.npz, row 0 has 0 frames"),
         ({"inputs": [1.0, 2.0]}, r"x\.npz, row 0 has no sequence in inputs"),
         ({"inputs": np.zeros((0, 2, 2)), "targets": np.zeros(0)}, r"x\.npz has no row; give a row for each sequence"),
-        ({"inputs": None}, r"x\.npz has no array inputs, it has targets; give a \.parquet file, an \.npz file"),
+        ({"inputs": None}, r"x\.npz has no array inputs; it has targets; give a \.parquet file, an \.npz file"),
     ],
 )
 def test_bad_arrays_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

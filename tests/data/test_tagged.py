@@ -81,14 +81,18 @@ def changed(old: str, new: str) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.conllu", changed("3\tsake\tsake", "3\tsake"), r"x\.conllu, line 7 has 9 columns, but the first word 10"),
-        ("x.conllu", changed("\n\n1\tNo", "\n1\tNo"), "line 8 has the ID 1 after 3 words; .* a blank line stands bet"),
+        (
+            "x.conllu",
+            changed("3\tsake\tsake", "3\tsake"),
+            r"x\.conllu, line 7 has 9 columns, but the first word has 10",
+        ),
+        ("x.conllu", changed("\n\n1\tNo", "\n1\tNo"), "line 8 has the ID 1 after 3 words; .* a blank line separates"),
         ("x.conllu", changed("3\tsake", "sake\tsake"), "line 7 has the ID 'sake'; the first column of CoNLL-U is a n"),
-        ("x.conllu", changed("NOUN", "_"), r"x\.conllu, line 7 has no tag, its fourth column, UPOS, is _"),
+        ("x.conllu", changed("NOUN", "_"), r"x\.conllu, line 7 has no tag: its fourth column, UPOS, is _"),
         ("x.conllu", changed("\t_\t_\n", "\t_\n"), r"x\.conllu, line 1 has one column, '# sent_id = b0'"),
         ("x.conll", "1 EU B-ORG\n2 calls O\n\n1 Peter B-PER\n", r"x\.conll has the numbers of its words as tokens"),
-        ("x.conll", "1 _ _ X _ _ 0 _ _ _\n2 _ _ Y _ _ 1 _ _ _\n", r"x\.conll has no words, each is _"),
-        ("x.conll", "# text = a\na O\n", r"x\.conll, line 1 has 4 columns, but the first word 2"),
+        ("x.conll", "1 _ _ X _ _ 0 _ _ _\n2 _ _ Y _ _ 1 _ _ _\n", r"x\.conll has no words: each is _"),
+        ("x.conll", "# text = a\na O\n", r"x\.conll, line 1 has 4 columns, but the first word has 2"),
         ("x.conll", "# a comment\na\tO\n", r"x\.conll, line 1 has one column, '# a comment'"),
         ("x.conll", "a\tO\nb X O\n", r"x\.conll, line 2 has one column, 'b X O'"),
         ("x.conll", "a O\u00a0\n", r"x\.conll, line 1 has the label 'O\\xa0'"),
@@ -96,10 +100,10 @@ def changed(old: str, new: str) -> str:
         ("x.conll", "a O\n\n\tO\n", r"x\.conll, line 3 has one column, 'O'"),
         ("x.conll", "a\tO\nb\t\n", r"x\.conll, line 2 has one column, 'b'"),
         ("x.conll", "\n \n-DOCSTART- O\n", r"x\.conll holds no sentence; give a file of `token tag` lines"),
-        ("x.jsonl", '{"tokens": ["a"]}', r"x\.jsonl, line 1 names no 'tags', it names tokens"),
-        ("x.jsonl", '{"tokens": "a", "tags": ["O"]}', "line 1 has a 'tokens' that is not a list of strings"),
-        ("x.jsonl", '{"tokens": ["a"], "tags": [0]}', "line 1 has a 'tags' that is not a list of strings"),
-        ("x.jsonl", '{"tokens": [], "tags": []}', "line 1 has a 'tokens' that is not a list of strings"),
+        ("x.jsonl", '{"tokens": ["a"]}', r"x\.jsonl, line 1 has no 'tags'; it has tokens"),
+        ("x.jsonl", '{"tokens": "a", "tags": ["O"]}', "line 1 has tokens that are not a list of strings"),
+        ("x.jsonl", '{"tokens": ["a"], "tags": [0]}', "line 1 has tags that are not a list of strings"),
+        ("x.jsonl", '{"tokens": [], "tags": []}', "line 1 has tokens that are not a list of strings"),
         ("x.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', r"x\.jsonl, line 1 has 2 tokens, but 1 tags"),
     ],
 )
@@ -132,7 +136,7 @@ def test_a_batch_by_hand(tmp_path: Path) -> None:
         ({"val": "EU B-ORG\n\nin O\nFrance B-LOC\n"}, r"val\.conll, line 4 has the label 'B-LOC', .* B-MISC, B-ORG"),
         ({"max_len": 3}, r"train\.conll, line 3 has a text of 4 tokens, but data\.max_len 3"),
         *(
-            ({"train": f"a\tO\n{word}\tB\n"}, r"train\.conll, line 2 has the token .*, in which there is whitespace")
+            ({"train": f"a\tO\n{word}\tB\n"}, r"train\.conll, line 2 has the token .*, which contains whitespace")
             for word in ("New York", "10\u00a0000", "\u00a0")
         ),
     ],

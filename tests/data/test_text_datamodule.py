@@ -100,7 +100,7 @@ def test_splits_may_have_files_of_their_own(folder: Path, make: Make) -> None:
     digests = {make(None, train=a, val=b).describe()["digest"] for a, b in ((first, second), (second, first))}
     assert len(digests | {make([first, second]).describe()["digest"]}) == 3
 
-    with refused(r"data\.val .* beside data\.train"):
+    with refused(r"data\.val .* need data\.train"):
         make(None, val=first)
     with refused("both given"):
         make(first, train=second)

@@ -91,11 +91,11 @@ REFUSED = {
     "x.jsonl": {
         GOOD + b"\n" + GOOD: r"x\.jsonl, line 2 is empty; a line is a JSON object",
         GOOD + b'{"text": "a"': r"x\.jsonl, line 2 is not JSON: .*",
-        GOOD + b'{"words": "a"}': r"x\.jsonl, line 2 names no 'text', it names words",
-        b'["text"]': r"x\.jsonl, line 1 names no 'text', it names nothing",
-        b'{"text": 3}': r"x\.jsonl, line 1 has a 'text' that is not a string, but 3",
-        b'{"text": null}': r"x\.jsonl, line 1 has a 'text' that is not a string, but None",
-        b'{"text": "\\ud800"}': r"x\.jsonl, line 1 holds a lone surrogate, which no UTF-8 text can hold",
+        GOOD + b'{"words": "a"}': r"x\.jsonl, line 2 has no 'text'; it has words",
+        b'["text"]': r"x\.jsonl, line 1 has no 'text'; it has nothing",
+        b'{"text": 3}': r"x\.jsonl, line 1 has the text 3, which is not a string",
+        b'{"text": null}': r"x\.jsonl, line 1 has the text None, which is not a string",
+        b'{"text": "\\ud800"}': r"x\.jsonl, line 1 contains a lone surrogate, which UTF-8 cannot encode",
         b'{"text": ""}\n': r"x\.jsonl has no row with a text; give rows whose column `text` is a document",
         GOOD + b'{"text": "\xff"}': r"x\.jsonl, line 2 is not UTF-8 text: byte 24 is 0xff",
         GOOD + b'{"text": "a", "id": ' + b"1" * 5000 + b"}": r"x\.jsonl, line 2 is not JSON: .*digits",
@@ -113,10 +113,10 @@ REFUSED = {
     "x.jsonl.zst": {
         zstd(GOOD * 999)[:-5]: r"x\.jsonl\.zst is damaged after \d+ bytes of its content: .*",
         b"abc": r"x\.jsonl\.zst is damaged after 0 bytes of its content: .*",
-        zstd(b"[]"): r"x\.jsonl\.zst, line 1 names no 'text', it names nothing",
+        zstd(b"[]"): r"x\.jsonl\.zst, line 1 has no 'text'; it has nothing",
     },
-    "x.parquet": {b"PAR1 and more": r"x\.parquet is damaged or no Parquet file, after line 0: .*"},
-    "x.parquet.gz": {b"": r"x\.parquet\.gz is packed; unpack it, a Parquet file is compressed within"},
+    "x.parquet": {b"PAR1 and more": r"x\.parquet is damaged or not a Parquet file, after line 0: .*"},
+    "x.parquet.gz": {b"": r"x\.parquet\.gz is compressed; decompress it, since Parquet compresses internally"},
 }
 
 
@@ -144,10 +144,10 @@ def test_a_damaged_or_other_parquet_file_is_refused(tmp_path: Path) -> None:
             count += 1
     assert count > 20
     write_table(pyarrow.table({"words": ["a"]}), path)
-    with refused(r"x\.parquet has no column text, it has words"):
+    with refused(r"x\.parquet has no column text; it has words"):
         make(str(path), tmp_path).setup("fit")
     for texts, message in (
-        (pyarrow.array([1]), "line 1 has a 'text' that is not a string, but 1"),
+        (pyarrow.array([1]), "line 1 has the text 1, which is not a string"),
         (pyarrow.array([b"a", b"\xff"]).view("string"), "line 2 is not UTF-8 text"),
         (pyarrow.array([None], "string"), "has no row with a text"),
     ):

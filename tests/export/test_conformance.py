@@ -162,7 +162,11 @@ def test_the_command_writes_both_files_where_it_is_told_to(
     assert "| GRU | RoPE | unsupported: RoPE acts on" in (tmp_path / "conformance.md").read_text()
     assert main(["conformance", "--mixers", "GRUU"]) == 2
     assert "there is no GRUU; did you mean GRU?" in capsys.readouterr().err
-    for path, said in (("nowhere.Mine", "No module named"), ("seqlab.nn.Block", "is no Mixer"), ("torch.no", "is no")):
+    for path, said in (
+        ("nowhere.Mine", "No module named"),
+        ("seqlab.nn.Block", "is not a Mixer"),
+        ("torch.no", "is not"),
+    ):
         assert main(["conformance", "--mixers", path]) == 2
         error = capsys.readouterr().err
         assert said in error and "a Mixer of your own has a class path" in error

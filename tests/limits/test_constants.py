@@ -43,7 +43,7 @@ def time_of_a_job(given: str) -> None:
     try:
         sbatch_script(["lm/gru"], ["--trainer.devices=1"], 1, 1, given)
     except ValueError as refused:
-        if "submit says --trainer.devices itself" not in str(refused):  # refused right after the time
+        if "submit sets --trainer.devices itself" not in str(refused):  # refused right after the time
             raise
 
 
@@ -103,11 +103,11 @@ def trials(count: int) -> None:
 
 
 EDGES = {
-    "seconds of a job": Edge(time_of_a_job, "00:02:01", "00:02:00", "--time must be more than the 120 s before"),
+    "seconds of a job": Edge(time_of_a_job, "00:02:01", "00:02:00", "--time must exceed the 120 s before"),
     "pages of runs": Edge(pages, 1000, 1001, "more than 1000 pages of runs"),
     "answers of a call": Edge(answers, 1000, 1001, "more than 1000 pages"),
     "bytes of a file in a minute": Edge(slow_file, (60.1, 2**16), (60.1, 2**16 - 1), "only 65535 bytes of it"),
-    "a minute of a file": Edge(slow_file, (60.0, 1), (60.1, 1), "only 1 bytes of it came in 60 s"),
+    "a minute of a file": Edge(slow_file, (60.0, 1), (60.1, 1), "only 1 bytes of it arrived in 60 s"),
     "room for a file": Edge(room, 2**28, 2**28 - 1, "less than 268435456 bytes free"),
     "logits of transformers": Edge(logits_off_by, 0.99e-4, 1.01e-4, "differ .* by 1.0e-04 .* below 1e-04"),
     "trials of a sweep": Edge(trials, 10**6, 10**6 + 1, "--trials must be from 1 to 1000000, got 1000001"),

@@ -72,7 +72,7 @@ def test_twelve_trials_in_one_run(capfd: pytest.CaptureFixture[str]) -> None:
 
     assert main(SWEEP) == 0
     said = capfd.readouterr().out
-    assert "trial 6 waits again: its process was gone" in said
+    assert "trial 6 is queued again: its process is gone" in said
     assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
     trials = study().trials
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 12

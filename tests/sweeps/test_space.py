@@ -38,16 +38,16 @@ def test_ranges_and_lists(given: Any, distribution: BaseDistribution) -> None:
     ("vary", "told"),
     [
         ({}, "something that varies"),
-        ({"a": "2..1"}, "--vary a=2..1: a range rises"),
-        ({"a": "0..1:log"}, "from above 0"),
-        ({"a": "1..1e400"}, "that are finite"),
-        ({"a": "1e-4...1e-2"}, "at least two values"),
-        ({"a": "GRU"}, "at least two values"),
-        ({"a": "GRU,GRU"}, "each once"),
+        ({"a": "2..1"}, "--vary a=2..1: a range must rise"),
+        ({"a": "0..1:log"}, "above 0 if it is logarithmic"),
+        ({"a": "1..1e400"}, "between finite numbers"),
+        ({"a": "1e-4...1e-2"}, "at least two different values"),
+        ({"a": "GRU"}, "at least two different values"),
+        ({"a": "GRU,GRU"}, "at least two different values"),
         ({"a": "[1,2"}, "neither a range nor a list"),
         ({"a": "2026-13-45,b"}, "neither a range nor a list"),
-        ({"a": 3}, "--vary a=3: of a list at least two values"),
-        ({"a": {"b": 1, "c": 2}}, "of a list at least two values"),
+        ({"a": 3}, "--vary a=3: a list needs at least two"),
+        ({"a": {"b": 1, "c": 2}}, "a list needs at least two different values"),
     ],
 )
 def test_what_is_no_range_is_refused(vary: dict[str, Any], told: str) -> None:
@@ -58,7 +58,7 @@ def test_what_is_no_range_is_refused(vary: dict[str, Any], told: str) -> None:
 def test_a_grid_is_every_setting() -> None:
     settings = grid(read_space({"a": "x,y", "b": "1..3"}))
     assert settings == [{"a": a, "b": b} for a in "xy" for b in (1, 2, 3)]
-    with pytest.raises(ValueError, match="needs the values of lr"):
+    with pytest.raises(ValueError, match="needs comma-separated values of lr"):
         grid(read_space({"lr": "0..0.5"}))
 
 
@@ -79,7 +79,7 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
     [
         ("a: [", "is not YAML"),
         ("2026-01-31: 1", "is not YAML"),
-        ("- 1", "is not the file of a sweep"),
+        ("- 1", "is not a sweep file"),
         ("trial: 1", "trial is not a key"),
         ("trials: many", "trials is 'many'; accepted: int"),
         ("seeds: true", "seeds is True; accepted: int"),
@@ -99,10 +99,10 @@ def test_a_file_that_is_none(text: str, told: str, tmp_path: Path) -> None:
         ({"trials": 1000001}, "--trials must be from 1 to 1000000, got 1000001"),
         ({"seeds": 10**30}, "--seeds must be from 1 to 1000000"),
         ({"sampler": "best"}, "accepted: tpe, random, grid"),
-        ({"sampler": "grid"}, "needs the values of model.lr"),
-        ({"vary": {"seed_everything": "1..3"}}, "says seed_everything itself"),
-        ({"fit": ["--run_name=x"]}, "says run_name itself"),
-        ({"prune": True, "objective": "val/loss,state_size"}, "--prune goes by one objective"),
+        ({"sampler": "grid"}, "needs comma-separated values of model.lr"),
+        ({"vary": {"seed_everything": "1..3"}}, "sets seed_everything itself"),
+        ({"fit": ["--run_name=x"]}, "sets run_name itself"),
+        ({"prune": True, "objective": "val/loss,state_size"}, "--prune needs one objective"),
         ({"name": "a/b"}, "--name 'a/b': accepted"),
         ({"name": ""}, "--name '': accepted"),
         ({"storage": ""}, "--storage is empty"),
@@ -116,5 +116,5 @@ def test_a_plan_that_is_none(changed: dict[str, Any], told: str) -> None:
 
 
 def test_a_file_that_is_missing_may_be_an_option_without_its_dashes() -> None:
-    with pytest.raises(ValueError, match=r"there is no file trainer\.max_steps=3 of a sweep; .* begins with --"):
+    with pytest.raises(ValueError, match=r"there is no sweep file trainer\.max_steps=3; .* begin with --"):
         read_file(Path("trainer.max_steps=3"))

@@ -178,7 +178,7 @@ def test_a_storage_on_a_full_disk_is_told_and_is_whole() -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (Path("sweeps.db").stat().st_size, before[1]))
     try:
-        refused = pytest.raises(OSError, match=r"--storage sqlite:///.*db: \(sqlite3.OperationalError\) .* goes on$")
+        refused = pytest.raises(OSError, match=r"--storage sqlite:///.*db: \(sqlite3.OperationalError\) .* continues$")
         with refused, told("sqlite:///sweeps.db"):
             for number in range(500):
                 trial.set_user_attr(f"attribute {number}", "long" * 500)

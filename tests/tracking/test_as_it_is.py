@@ -100,11 +100,14 @@ TO_OLDER = "UPDATE alembic_version SET version_num = '451aebb31d03'"
 @pytest.mark.parametrize(
     ("statements", "said"),
     [
-        (["UPDATE alembic_version SET version_num = 'f0'"], r"another MLflow made it \(schema f0, "),
-        ([TO_OLDER], r"an older MLflow made it \(schema 451aebb31d03, .* `mlflow db upgrade` upgrades a copy"),
-        (["DROP TABLE registered_models", TO_OLDER], r"an older MLflow made it \(schema 451aebb31d03, "),
-        (["DELETE FROM alembic_version"], r"another MLflow made it \(schema None, "),
-        (["DROP TABLE alembic_version"], "it has no tables of MLflow"),
+        (["UPDATE alembic_version SET version_num = 'f0'"], r"another version of MLflow made it \(schema f0, "),
+        (
+            [TO_OLDER],
+            r"an older version of MLflow made it \(schema 451aebb31d03, .* `mlflow db upgrade` upgrades a copy",
+        ),
+        (["DROP TABLE registered_models", TO_OLDER], r"an older version of MLflow made it \(schema 451aebb31d03, "),
+        (["DELETE FROM alembic_version"], r"another version of MLflow made it \(schema None, "),
+        (["DROP TABLE alembic_version"], "it has no MLflow tables"),
     ],
 )
 def test_a_store_of_another_version_is_refused_and_not_upgraded(
@@ -138,7 +141,7 @@ def test_a_run_of_this_host_whose_process_is_gone_is_shown_as_killed_and_marked_
     run_id = make_run(store, "gone", tags=process_tags() | {"process.start": "1.0"}, status="RUNNING")
     before = content(store.root)
     run = find_run(run_id, store)
-    assert run.status == "KILLED" and "the process was gone" in run.tags["failure"]
+    assert run.status == "KILLED" and "the process is gone" in run.tags["failure"]
     assert content(store.root) == before and run.entity.info.status == "RUNNING"
     settle(store)
     assert find_run(run_id, store).entity.info.status == "KILLED"
@@ -149,7 +152,9 @@ def test_a_command_that_reads_sends_nothing_and_says_so(store: Store, caplog: py
     Journal(store).create("tests", "at work", process_tags(), later=True)
     assert search(store) == [] and search(store) == []
     [said] = caplog.messages
-    assert said == (f"{store.uri} lacks what 1 run kept in {unsent(store)}; seqlab fit, resume or test sends it")
+    assert said == (
+        f"{store.uri} lacks the writes that 1 run kept in {unsent(store)}; seqlab fit, resume or test sends them"
+    )
     assert os.listdir(store.root) == ["mlflow.db"]
     settle(store)
     assert {run.name for run in search(store)} == {"left", "at work"}
@@ -189,14 +194,14 @@ def test_a_store_that_would_run_what_a_stranger_wrote_is_asked_nothing(
         lambda: Store(theirs.root).folder("tests"),
         lambda: RunLogger("tests").log_text("text", "name"),
     ):
-        with pytest.raises(ValueError, match=f"it has {said}, which is none of MLflow's or Optuna's"):
+        with pytest.raises(ValueError, match=f"it has {said}, which is not MLflow's or Optuna's"):
             ask()
 
 
 def test_a_store_that_is_a_link_is_not_followed(theirs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder := tmp_path / "sent" / "mlruns").mkdir(parents=True)
     (folder / "mlflow.db").symlink_to(theirs.root / "mlflow.db")
-    with pytest.raises(ValueError, match=r"db is a link; where its file is your store, set MLFLOW_TRACKING_URI="):
+    with pytest.raises(ValueError, match=r"db is a link; if its target is your store, set MLFLOW_TRACKING_URI="):
         Store(folder)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     assert Store(folder).root == theirs.root

@@ -37,24 +37,30 @@ def of_metric(value: str, *tables: str) -> list[str]:
 
 BOTH = "metrics", "latest_metrics"
 BROKEN = {
-    "an artifact_uri of bytes": (of_run("artifact_uri", "x'ff00'"), r"its artifact_uri is b'\xff\x00', no text"),
+    "an artifact_uri of bytes": (
+        of_run("artifact_uri", "x'ff00'"),
+        r"its artifact_uri is b'\xff\x00', which is not text",
+    ),
     "no status": (of_run("status", "NULL"), "status"),
-    "a start_time of text": (of_run("start_time", "'yesterday'"), "its start_time is 'yesterday', no time in"),
+    "a start_time of text": (
+        of_run("start_time", "'yesterday'"),
+        "its start_time is 'yesterday', which is not a time in",
+    ),
     "no start_time": (of_run("start_time", "NULL"), "start_time"),
     "a start_time in the year 60000": (of_run("start_time", "1831000000000000"), "its start_time is 1831000000000000"),
-    "a start_time before 1970": (of_run("start_time", "-1"), "its start_time is -1, no time in"),
-    "a metric of text": (of_metric("value = 'much'", *BOTH), "is 'much', no number"),
-    "a metric of bytes": (of_metric("value = x'ff'", "latest_metrics"), r"is b'\xff', no number"),
-    "a tag of bytes": (of_metric("value = x'ff00'", "tags"), r"is b'\xff\x00', no text"),
-    "a tag that is none": ([f"INSERT INTO tags VALUES ('x', NULL, {BAD})"], "its tag x is None, no text"),
+    "a start_time before 1970": (of_run("start_time", "-1"), "its start_time is -1, which is not a time in"),
+    "a metric of text": (of_metric("value = 'much'", *BOTH), "is 'much', which is not a number"),
+    "a metric of bytes": (of_metric("value = x'ff'", "latest_metrics"), r"is b'\xff', which is not a number"),
+    "a tag of bytes": (of_metric("value = x'ff00'", "tags"), r"is b'\xff\x00', which is not text"),
+    "a tag that is none": ([f"INSERT INTO tags VALUES ('x', NULL, {BAD})"], "its tag x is None, which is not text"),
     "a tag that is not UTF-8": (of_metric("value = CAST(x'ff' AS TEXT)", "tags"), "UTF-8"),
     "a parameter of bytes": (of_metric("value = x'ff'", "params"), r"parameter p is b'\xff'"),
     "a metric's name of bytes": (
         of_metric("key = CASE key WHEN 'val/loss' THEN x'ff' ELSE key END", "latest_metrics"),
-        r"is named b'\xff', no text",
+        r"is named b'\xff', which is not text",
     ),
-    "a name of bytes": (of_run("name", "x'ff'"), r"its name is b'\xff', no text"),
-    "an id of bytes": (of_run("run_uuid", "x'00'"), "its id is none"),
+    "a name of bytes": (of_run("name", "x'ff'"), r"its name is b'\xff', which is not text"),
+    "an id of bytes": (of_run("run_uuid", "x'00'"), "its id is invalid"),
 }
 STANDING = {
     "no artifact_uri": of_run("artifact_uri", "NULL"),
@@ -100,7 +106,7 @@ def test_a_broken_run_is_told_and_the_others_stand(
     assert why in broken.why
     assert main(["compare"]) == 0
     said = capsys.readouterr().out
-    assert "good" in said and "Left out, as it cannot be read:" in said
+    assert "good" in said and "Left out because it cannot be read:" in said
     for verb in (["generate", "good"], ["export", "good", "--out", "bundle"]):
         assert main(verb) == 2
         assert "has no checkpoint" in capsys.readouterr().err
@@ -133,7 +139,7 @@ def test_a_broken_run_is_refused_by_its_name(broken_store: Break) -> None:
     with pytest.raises(ValueError, match=r"a run cannot be read: bad \(\w{8}\): its start_time is 'yesterday'"):
         find_run("bad", store)
     assert find_run("good", store).name == "good"
-    assert "Left out, as it cannot be read:" in page(compare(store=store))
+    assert "Left out because it cannot be read:" in page(compare(store=store))
 
 
 def test_where_every_run_is_broken_it_is_said(broken_store: Break) -> None:

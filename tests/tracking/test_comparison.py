@@ -168,7 +168,7 @@ def test_sizes_and_machines_that_differ_are_told(store: Store) -> None:
     comparison = compare(store=store)
     assert comparison.warnings == [
         "Parameters differ by 6%: 100k in small, 106k in large.",
-        "Speeds are of different machines: one (EPYC); two (EPYC).",
+        "Speeds were measured on different machines: one (EPYC); two (EPYC).",
     ]
     shown = " ".join(text(comparison, 100).split())
     assert all(line in shown for line in comparison.warnings)

@@ -61,7 +61,7 @@ def test_a_job_with_an_id_may_be_several_fits(store: Store, monkeypatch: pytest.
 
 def test_a_run_that_is_trained_is_left_alone_and_one_whose_process_is_gone_is_not(store: Store) -> None:
     make_run(store, "alive", status="RUNNING", tags={JOB_TAG: "alive", **process_tags()})
-    with pytest.raises(ValueError, match=r"alive \(\w{8}\) is being trained, by process \d+ here"):
+    with pytest.raises(ValueError, match=r"alive \(\w{8}\) is being trained by process \d+ on this machine"):
         run_of_job("alive", "tests", "hash", store)
     for name, tags in {"gone": GONE, "elsewhere": process_tags() | {"host.id": "another"}}.items():
         run = make_run(store, name, status="RUNNING", tags={JOB_TAG: name, **tags})

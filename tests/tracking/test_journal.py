@@ -155,7 +155,7 @@ def test_a_dead_server_neither_stops_a_fit_nor_loses_any_of_it(
     with caplog.at_level(logging.WARNING, "seqlab"):
         fit(logger, [RunTracker({"lr": 0.1})])
     [said] = [record.message for record in caplog.records if record.name == "seqlab"]
-    assert dead_server in said and "is kept" in said
+    assert dead_server in said and "are kept" in said
     assert logger.checkpoint_dir == root / str(logger.run_id) / "artifacts" / "checkpoints"
     assert sorted(path.name for path in logger.checkpoint_dir.iterdir()) == ["best.ckpt", "last.ckpt"]
 
@@ -204,9 +204,9 @@ def test_lines_that_are_no_writes_are_told_and_set_aside_and_the_others_sent(
             file.write(line)
         journal.keep({"op": "tags", "tags": {str(number): "2"}})
     assert main(PROMOTE) == 2
-    told = [record.getMessage() for record in caplog.records if "is no write of a run" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "is not a write of a run" in record.getMessage()]
     for number, said in zip(range(2, 2 * len(LINES) + 1, 2), told, strict=True):
-        assert said.startswith(f"{journal.pending}, line {number} is no write of a run, set aside in ")
+        assert said.startswith(f"{journal.pending}, line {number} is not a write of a run and was set aside in ")
     assert journal.pending.with_suffix(".refused").read_bytes() == b"".join(LINES.values())
     assert not journal.pending.exists()
     assert {"first", *map(str, range(2, 2 + len(LINES)))} <= find_run("one", store).tags.keys()

@@ -115,7 +115,7 @@ def test_what_cannot_be_logged_to_is_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="MLflow refuses the run"):
         Journal(store).create("x" * 501, None, {})
     for name in ("", "x" * 501):
-        with pytest.raises(ValueError, match=f"experiment has {len(name)} characters; .* has 1 to 500"):
+        with pytest.raises(ValueError, match=f"experiment has {len(name)} characters; accepted: 1 to 500"):
             RunLogger(name)
 
 

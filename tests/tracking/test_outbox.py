@@ -56,7 +56,7 @@ def test_what_is_turned_away_is_kept_and_the_message_says_what_to_renew(
     logger.finalize("success")
     assert server.points == {} and server.uploaded == []
     (said,) = [record.message for record in caplog.records if record.name == "seqlab"]
-    assert all(words in said for words in ("turns us away", f"is kept in {pending(server)}", renew))
+    assert all(words in said for words in ("rejects the request", f"are kept in {pending(server)}", renew))
 
     server.status = 200
     assert replay_all(Store())
@@ -77,7 +77,7 @@ def test_only_what_the_server_refuses_for_what_it_says_is_set_aside(
     assert server.points == {"train/loss": [(k, k / 2) for k in range(4)], "lr": [(k, 0.1) for k in range(4)]}
     aside = [json.loads(line)["points"] for line in pending(server, "refused").read_text().splitlines()]
     assert [(point[0], point[3]) for (point,) in aside] == [("bad", k) for k in range(4)]
-    assert f"refuses points of run {server.run_id}, set aside in {pending(server, 'refused')}" in caplog.text
+    assert f"refuses points of run {server.run_id}, which was set aside in {pending(server, 'refused')}" in caplog.text
 
 
 def test_a_slow_server_is_not_waited_for_while_training_and_changes_nothing(
@@ -109,8 +109,8 @@ def test_the_end_waits_for_a_slow_server_no_longer_than_its_limit(
     server.answers.clear()
     logger.log_metrics({"train/loss": 1.0}, 0)
     logger.finalize("success")
-    assert f"sending what {server.address} has not taken yet" in capsys.readouterr().err
-    assert f"what MLflow has not taken yet is in {pending(server)}; the next command sends it" in caplog.text
+    assert f"sending the writes that {server.address} lacks" in capsys.readouterr().err
+    assert f"the writes that MLflow lacks are in {pending(server)}; the next command sends them" in caplog.text
     server.answers.set()
 
 

@@ -172,9 +172,9 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, draw: np.random.Gene
     first, second = (model(tmp_path, "a", losses(draw, [0.0], np.ones(count))) for count in (4, 5))
     with pytest.raises(ValueError, match="not tested on the same examples"):
         compare_pairs(first, [second])
-    with pytest.raises(ValueError, match=r"said.jsonl says row, number of a row; a can be compared by nats, right"):
+    with pytest.raises(ValueError, match=r"said.jsonl has row, number for a row; a can be compared by nats, right"):
         model(tmp_path, "a", [[{"number": 1}, {"number": 2}]])
-    with pytest.raises(ValueError, match="a has nats that are no numbers: it has diverged"):
+    with pytest.raises(ValueError, match="a has nats that are not numbers: it has diverged"):
         model(tmp_path, "a", [[{"nats": [1.0]}, {"nats": [2.0, float("nan")]}]])
     with pytest.raises(ValueError, match="a has predictions of 1 rows"):
         model(tmp_path, "a", [[{"nats": [1]}]])

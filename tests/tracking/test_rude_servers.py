@@ -191,7 +191,7 @@ def test_a_file_by_a_byte_now_and_then(
     if seconds == 4:
         assert read(run) == b"n" * 60
         return
-    with pytest.raises(UnreachableError, match=r"sends no whole notes.txt: only \d bytes of it came in 40 s"):
+    with pytest.raises(UnreachableError, match=r"did not send all of notes.txt: only \d bytes of it arrived in 40 s"):
         read(run)
     assert not [*run.artifacts.iterdir()]
 
@@ -206,7 +206,7 @@ def read(run: TrackedRun, name: str = "notes.txt") -> bytes:
 def test_what_is_cut_short_is_no_file_and_not_none(cut: str, run: TrackedRun, rude: Rude) -> None:
     """The file alone, or the list that it is looked for in too."""
     rude.cut, rude.missing = cut, 1
-    with pytest.raises(UnreachableError, match=r"sends no whole notes\.txt"):
+    with pytest.raises(UnreachableError, match=r"did not send all of notes\.txt"):
         read(run)
     assert not [*run.artifacts.iterdir()]
     rude.missing = 0
@@ -225,7 +225,7 @@ def test_a_file_leaves_room_on_the_disk(run: TrackedRun, rude: Rude, monkeypatch
 
 @pytest.mark.parametrize("name", ["", ".", "a\0b", "x" * 256, "../x", "/etc/hosts"])
 def test_a_name_that_is_no_files_is_refused_with_its_run(name: str, run: TrackedRun) -> None:
-    why = r"^run one \(\w+\) has .{1,120} for an artifact, which is no file of its folder$"
+    why = r"^run one \(\w+\) has the artifact .{1,120}, which is not a file of its folder$"
     with pytest.raises(ValueError, match=why):
         run.artifact(name)
 
@@ -234,7 +234,7 @@ def test_a_redirect_is_not_followed(run: TrackedRun, rude: Rude) -> None:
     """Nor is its content kept in the place of a file's."""
     followed: list[int] = []
     rude.answers["a/artifacts/moved.txt"], rude.answers["/elsewhere"] = b"see there", followed.append
-    with pytest.raises(UnreachableError, match=r"sends no whole moved\.txt: it is redirected \(302\)"):
+    with pytest.raises(UnreachableError, match=r"did not send all of moved\.txt: it is redirected \(302\)"):
         read(run, "moved.txt")
     rude.redirects = "/search"
     with pytest.raises(UnreachableError, match="does not answer"):

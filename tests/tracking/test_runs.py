@@ -80,7 +80,7 @@ def test_a_server_names_no_folder_of_this_machine(
     run_id: str, tags: list[RunTag], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
-    with pytest.raises(ValueError, match="which is none"):
+    with pytest.raises(ValueError, match="the invalid id"):
         Store().artifacts(Run(RunInfo(run_id, "1", "me", "RUNNING", 0, 0, "active"), RunData(tags=tags)))
 
 

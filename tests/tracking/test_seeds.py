@@ -70,7 +70,7 @@ def test_seeds_are_a_row_with_students_interval_and_what_overlaps_shares_a_rank(
     assert all(row.run.id[:8] in shown for row in comparison.rows), "in 80 columns"
     assert re.search(r"^1 gru +1\.1000 +0\.1000 +0\.2484 +3 ", shown, flags=re.MULTILINE)
     assert [line.split()[0] for line in shown.splitlines()[-3:]] == ["1", "1", "3"]
-    for words in ("0.2484", "9 runs by val/loss", "the band from the least to the greatest"):
+    for words in ("0.2484", "9 runs by val/loss", "the band spans the minimum to the maximum"):
         assert words in page
     band = learning_curves(comparison) or ""
     assert band.count('id="FillBetweenPolyCollection') == 3 and len(set(re.findall(r"stroke-dasharray: \S+", band))) > 1
@@ -125,7 +125,7 @@ def test_what_is_unequal_is_said_above_the_table(store: Store) -> None:
     assert comparison.warnings == [
         "Tokens read differ by 40%: 1k in gru, 1.4k in longer.",
         "Learning rates tried differ: 2 of gru; 1 of lstm.",
-        "Of one seed, and without an interval: longer, lstm.",
+        "From one seed, without an interval: longer, lstm.",
         "Not ranked with these, but below: 1 of other data.",
     ]
     (gru, *_) = (row.run.id for row in comparison.rows if row.name == "gru")
@@ -143,7 +143,7 @@ def test_by_other_tokens_models_are_ranked_by_bytes(store: Store) -> None:
     assert [(row.name, row.value) for row in comparison.rows] == [("words", 5.0), ("chars", 9.0)]
     assert comparison.warnings == [
         "Tokenizers differ: CharTokenizer in chars; WordTokenizer in words.",
-        "A token is not the same in each, a byte is: ranked by val/bits_per_byte.",
+        "Tokens differ between them and bytes do not: ranked by val/bits_per_byte.",
     ]
     assert compare(["chars"], store=store).metric == "val/loss"
     assert compare(metric="val/bits_per_char", store=store).metric == "val/bits_per_char"
@@ -205,7 +205,7 @@ def test_a_run_alone_has_the_interval_of_its_examples(store: Store, nats: Any) -
     low, high = stats.t.interval(0.95, 49, nats.mean(), stats.sem(nats.mean(axis=1)))
     assert comparison.rows[0].half_width == pytest.approx((high - low) / 2, rel=0.05)
     assert comparison.ranks == [1, 1] and f"{comparison.rows[0].half_width:.4f}" in text(comparison)
-    assert comparison.warnings == ["Of one seed, with the interval of other test examples: one, two."]
+    assert comparison.warnings == ["From one seed, with the interval over other test examples: one, two."]
     for metric in ("val/loss", "test/accuracy"):  # of which the predictions are not
         assert not compare(metric=metric, store=store).has_intervals
 

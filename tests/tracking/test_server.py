@@ -67,6 +67,6 @@ def test_a_port_that_is_none_or_taken_is_refused(capsys: pytest.CaptureFixture[s
         taken = listener.getsockname()[1]
         listener.listen()
         assert main(["ui", "--port", str(taken)]) == 2
-    said = f"seqlab: --port {taken} cannot be served on here: Address already in use; give another\n"
+    said = f"seqlab: --port {taken} cannot be used: Address already in use; give another port\n"
     assert capsys.readouterr().err == said
     check_port(taken)

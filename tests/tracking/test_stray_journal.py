@@ -88,13 +88,13 @@ def test_a_journal_sends_files_of_its_own_run_only(
     (own := artifacts / "own.txt").write_text("its own")
     sender = Sender(store, server.run_id)
     for source in (secret, link, artifacts / "../../../secret.txt", "/etc/hosts"):
-        with pytest.raises(ValueError, match="is no file of the run, whose files on this machine are in"):
+        with pytest.raises(ValueError, match="is not a file of the run, whose files on this machine are in"):
             sender.send({"op": "upload", "source": str(source), "folder": ""})
     sender.send({"op": "upload", "source": str(own), "folder": ""})
     journal = Journal(store, server.run_id)
     journal.write({"op": "upload", "source": str(secret), "folder": ""})
     assert not journal.pending.exists() and str(secret) in journal.pending.with_suffix(".refused").read_text()
-    assert server.uploaded == ["own.txt"] and "secret.txt is no file of the run" in caplog.text
+    assert server.uploaded == ["own.txt"] and "secret.txt is not a file of the run" in caplog.text
 
 
 def test_without_a_state_folder_a_run_is_created_at_once(

@@ -237,13 +237,13 @@ class StoredTokenizer(Tokenizer):
     def __new__(cls, text: str, *, path: str | None = None) -> Any:
         if path is None:
             raise ValueError(
-                "StoredTokenizer has no path; give that of a run's tokenizer.json, or --init_from or --encoder_from"
+                "StoredTokenizer needs a path; give a run's tokenizer.json, or --init_from or --encoder_from"
             )
         found = Path(path).expanduser()
         if found.is_dir():
             return load_tokenizer(found)
         if not found.is_file():
-            raise ValueError(f"{path} is no tokenizer; give a run's tokenizer.json, or a bundle's folder tokenizer")
+            raise ValueError(f"{path} is not a tokenizer; give a run's tokenizer.json, or a bundle's folder tokenizer")
         try:
             return tokenizer_from_dict(_read_json(found))
         except ValueError as error:

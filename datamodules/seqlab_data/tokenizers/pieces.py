@@ -28,7 +28,7 @@ def recut(texts: Iterable[str], cut: Callable[[str], int]) -> Iterator[str]:
             held.append(text[place:])
             size += len(text) - place
         if size > LONGEST:
-            raise ValueError(f"{LONGEST} characters in a row have no place to cut them, after {held[0][:20]!r}")
+            raise ValueError(f"{LONGEST} characters after {held[0][:20]!r} have no place where they can be cut")
     if held:
         yield "".join(held)
 

@@ -162,9 +162,9 @@ def _train(texts: Iterable[str], vocab_size: int = 2000) -> bytes:
 def _reason(message: str, vocab_size: int) -> str:
     """User-friendly form of an error message from sentencepiece."""
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return f"vocab_size {vocab_size} is too small for this text's characters, it needs at least {least[1]}"
+        return f"vocab_size {vocab_size} is too small for this text's characters, which need at least {least[1]}"
     if most := re.search(r"too high \(\d+\)\. Please set it to a value <= (\d+)", message):
-        return f"vocab_size {vocab_size} is too large for so little text, it yields at most {most[1]}"
+        return f"vocab_size {vocab_size} is too large for this text, which yields at most {most[1]}"
     if "sentences_.empty()" in message:
         return "the training text is empty"
     return message

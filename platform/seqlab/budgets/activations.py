@@ -97,5 +97,7 @@ def _saved(block: Block, batch: int, seq_len: int) -> int:
             block(x)
         except (NotImplementedError, RuntimeError) as error:
             name = type(block.mixer).__name__
-            raise ValueError(f"the activations of {name} are unknown: it does not run without memory") from error
+            raise ValueError(
+                f"the activations of {name} are unknown: it cannot run on tensors without memory"
+            ) from error
     return sum(storage.nbytes() for storage in kept.values())

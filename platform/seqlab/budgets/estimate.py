@@ -51,7 +51,7 @@ def estimate(config: str, *, device: str, devices: int, mfu: float, tokens: floa
     data, model = stored.get("data"), stored.get("model")
     seq_len = data.get("init_args", {}).get("seq_len") if isinstance(data, dict) else None
     if not (isinstance(model, dict) and isinstance(seq_len, int)):
-        raise ValueError(f"--config {config} says no model and data.seq_len; a language model's does")
+        raise ValueError(f"--config {config} has no model and data.seq_len; give the config of a language model")
     told = {"vocab_size": vocab_size, "seq_len": seq_len}
     with torch.device("meta"):
         task = build_task(stored, told)

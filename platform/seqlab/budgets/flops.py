@@ -101,5 +101,7 @@ def _measured(mixer: Any, new: int, seen: int) -> int:
                 mixer(x, state)
     except (NotImplementedError, RuntimeError) as error:
         name = type(mixer).__name__
-        raise ValueError(f"the FLOPs of {name} are unknown: it does not run without memory ({error})") from error
+        raise ValueError(
+            f"the FLOPs of {name} are unknown: it cannot run on tensors without memory ({error})"
+        ) from error
     return counter.get_total_flops()

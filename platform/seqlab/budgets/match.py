@@ -73,7 +73,7 @@ def match(
     path = _find(config, by)
     before = _at(config, path[:-1])[path[-1]]
     if not (before is None or type(before) is int):
-        raise ValueError(f"--match_by {by} is {before!r}; a whole number of the model can be solved for")
+        raise ValueError(f"--match_by {by} is {before!r}; name a whole number of the model")
     what, sized = f"--match {budget}: {by}", "params" if budget == "seconds" else budget
 
     def made(number: int | None) -> Any:
@@ -144,7 +144,7 @@ def _find(config: dict[str, Any], name: str) -> list[str]:
             return found[0]
         if found:
             names = " and ".join(".".join(key for key in path if key != "init_args") for path in found)
-            raise ValueError(f"--match_by {name} is the end of {names}; give one of these")
+            raise ValueError(f"--match_by {name} matches {names}; give one of these")
         values = [(path, _at(config, path)) for path in level]
         level = [[*path, key] for path, value in values if isinstance(value, dict) for key in value]
     raise ValueError(f"--match_by {name}: the model has no such number; d_model and num_layers are common ones")

@@ -94,7 +94,9 @@ class Checkpoints(ModelCheckpoint):
             check_layout(checkpoint, trainer)
         averages = any(isinstance(callback, AveragedWeights) for callback in trainer.callbacks)  # type: ignore[attr-defined]
         if trainer.state.fn == "fit" and not averages and AveragedWeights.__name__ in checkpoint.get("callbacks", {}):
-            raise ValueError("its weights are averages: it goes on with --ema alone; --init_from begins anew with them")
+            raise ValueError(
+                "its weights are averages: resume it with --ema, or start a new fit from them with --init_from"
+            )
 
     @property
     def last(self) -> Path | None:
@@ -233,8 +235,8 @@ def check_layout(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
     begun = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
     if begun and before not in (None, here):
         raise ValueError(
-            f"it was written in the middle of an epoch by {before}, and goes on exactly by that alone, not by {here}; "
-            "a checkpoint of an epoch's end goes on by any"
+            f"it was written in the middle of an epoch by {before} and can only continue by that, not by {here}; a "
+            "checkpoint of an epoch's end continues by any"
         )
 
 

@@ -66,7 +66,7 @@ class RunScores(Callback):
         try:
             run, time = find_run(self._run_id, store), now()
         except ValueError as error:
-            print(f"the scores are written to no run: {error}", file=sys.stderr)
+            print(f"the scores were not written to a run: {error}", file=sys.stderr)
             return
         named = {f"{verb}/{name.split('/', 1)[-1]}": value for name, value in trainer.callback_metrics.items()}
         journal = Journal(run.store, run.id)
@@ -99,7 +99,9 @@ class PredictionFile(Callback):
         batches: Any = trainer.predict_loop.predictions
         if not all(isinstance(said, list) and all(isinstance(one, dict) for one in said) for said in batches):
             name = type(pl_module).__name__
-            raise ValueError(f"{name} predicts no list of objects for a batch; give it `predictions`, as of `Task`")
+            raise ValueError(
+                f"{name} does not predict a list of objects for a batch; define `predictions` as in `Task`"
+            )
         mine = [one for said in batches for one in said]
         found = [one for rank in data_parallel(trainer).gather(mine) for one in rank]
         if trainer.is_global_zero:

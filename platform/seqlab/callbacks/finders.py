@@ -47,13 +47,11 @@ def search(
         attribute = (finder._attr_name or "lr") if looks_for_lr else finder._batch_arg_name
         options = config[part].get("init_args", {})
         if attribute not in options:
-            raise ValueError(f"{name} is to find {attribute}, which is no option of {type(owner).__name__}")
+            raise ValueError(f"{name} searches for {attribute}, which is not an option of {type(owner).__name__}")
         if stored is None:
             one = trainer(finder)
             if one.world_size > 1:
-                raise ValueError(
-                    f"{name} looks in one process; find {attribute} with --trainer.devices 1, and then give it"
-                )
+                raise ValueError(f"{name} needs one process; find {attribute} with --trainer.devices 1, then give it")
             finder._early_exit = True
             one.fit(task, datamodule=data)
         else:

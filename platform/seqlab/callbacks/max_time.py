@@ -24,7 +24,7 @@ class MaxTime(Timer):
         try:
             super().__init__(duration)
         except MisconfigurationException as error:
-            raise ValueError(f"--trainer.max_time {duration} is no time; accepted: DD:HH:MM:SS") from error
+            raise ValueError(f"--trainer.max_time {duration} is not a time; accepted: DD:HH:MM:SS") from error
         assert self._duration is not None
         self.limit: float = self._duration
 

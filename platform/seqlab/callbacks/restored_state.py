@@ -28,7 +28,7 @@ def saying_what_is_wrong(checkpoint: str | None, *, anywhere: bool = False) -> I
             raise
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         text = textwrap.shorten(kind + str(error), MOST_SAID, placeholder=" ...")
-        raise ValueError(f"checkpoint {checkpoint} is not one of this fit: {text}") from error
+        raise ValueError(f"checkpoint {checkpoint} does not belong to this fit: {text}") from error
 
 
 def _is_restoring(error: BaseException) -> bool:
@@ -59,7 +59,7 @@ class RestoredState(Callback):
         ours = {"optimizer_states": len(trainer.optimizers), "lr_schedulers": len(trainer.lr_scheduler_configs)}
         for name, count in self._stored.items():
             if count != ours[name]:
-                raise ValueError(f"the checkpoint has {count} {name}, this fit {ours[name]}")
+                raise ValueError(f"the checkpoint has {count} {name}, but this fit has {ours[name]}")
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         for optimizer in trainer.optimizers:

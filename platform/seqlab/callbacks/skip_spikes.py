@@ -52,10 +52,10 @@ class SkipSpikes(Callback):
             optimizer.zero_grad()
             self._skipped, self._in_a_row = self._skipped + 1, self._in_a_row + 1
             if trainer.is_global_zero:
-                what = f"the gradient's norm is {norm:.3g}, where {usual:.3g} is usual"
-                print(f"step {trainer.global_step + 1} is left out: {what}", file=sys.stderr)
+                what = f"the gradient norm is {norm:.3g}, usually {usual:.3g}"
+                print(f"step {trainer.global_step + 1} is skipped: {what}", file=sys.stderr)
         if self._in_a_row >= WINDOW:
-            raise DivergedError(f"{WINDOW} steps in a row were left out, up to step {trainer.global_step + 1}")
+            raise DivergedError(f"{WINDOW} consecutive steps were skipped, up to step {trainer.global_step + 1}")
         pl_module.log("train/skipped_steps", float(self._skipped))
 
     def on_train_batch_end(

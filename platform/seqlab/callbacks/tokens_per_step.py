@@ -33,11 +33,11 @@ class TokensPerStep(Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if not isinstance(pl_module, Task):
-            raise ValueError(f"tokens_per_step counts what a Task reads, {type(pl_module).__name__} is none")
+            raise ValueError(f"tokens_per_step needs a Task, and {type(pl_module).__name__} is not one")
         if trainer.accumulate_grad_batches != 1:
             raise ValueError("tokens_per_step accumulates by itself; leave out trainer.accumulate_grad_batches")
         if trainer.max_steps == -1:
-            raise ValueError("tokens_per_step needs trainer.max_steps: how many steps an epoch has is not known")
+            raise ValueError("tokens_per_step needs trainer.max_steps: the number of steps in an epoch is unknown")
         pl_module.tokens_per_step = self.tokens
         self._step = -1
         setattr(trainer.fit_loop.epoch_loop, "_accumulated_batches_reached", lambda: self._read >= self.tokens)  # noqa: B010

@@ -110,7 +110,7 @@ def _ran(args: list[str]) -> int:
     except RuntimeError as error:
         if os.environ.get("SEQLAB_DEBUG") or "home directory" not in str(error):  # raised by pathlib and platformdirs
             raise
-        print("seqlab: the user's home folder is not known: set HOME, and write no path with ~", file=sys.stderr)
+        print("seqlab: the user's home folder is unknown: set HOME, and use no path with ~", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -139,7 +139,7 @@ def _check_working_folder() -> None:
     try:
         os.getcwd()
     except FileNotFoundError:
-        raise ValueError("the working folder was deleted; change to one that is there") from None
+        raise ValueError("the working folder was deleted; change to an existing one") from None
 
 
 class _Parser(argparse.ArgumentParser):

@@ -168,7 +168,7 @@ def _registered(bundle: Path, provider: Any, store: Store) -> tuple[TrackedRun, 
 
     manifest = load_manifest(bundle)
     if not (run_id := manifest.provenance.run_id):
-        raise ValueError(f"{bundle} is of no run, and a model's version is one of a run")
+        raise ValueError(f"{bundle} has no run, and only a run's bundle can become a version of a model")
     run, report = find_run(run_id, store), _proven(bundle, provider)
     if not report.ok:
         from rich.console import Console

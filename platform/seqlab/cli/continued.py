@@ -23,7 +23,7 @@ def only_unfinished(experiment: str, config: dict[str, Any]) -> str:
     if len(runs) != 1:
         raise ValueError(
             f"--ckpt_path last needs one unfinished run of experiment {experiment} with this config, "
-            f"there {f'are {len(runs)}: {listed(runs)}' if runs else 'is none'}"
+            f"and there {f'are {len(runs)}: {listed(runs)}' if runs else 'is none'}"
         )
     return runs[0].id
 

@@ -117,7 +117,7 @@ def _check_tasks() -> None:
     tasks = os.environ.get("SLURM_NTASKS", "1")
     if int(tasks) > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ and SLURMEnvironment.detect():
         raise ValueError(
-            f"SLURM started {tasks} tasks (SLURM_NTASKS) without --ntasks-per-node, which tells a fit its processes on "
+            f"SLURM started {tasks} tasks (SLURM_NTASKS) without --ntasks-per-node, the number of processes on "
             "each node; give sbatch or srun --ntasks-per-node, or unset SLURM_NTASKS for a fit of one process"
         )
 
@@ -159,7 +159,7 @@ def resume(options: argparse.Namespace) -> int:
 
     given = [option for option in options.overrides if option.partition("=")[0] in ("--match", "--match_by", "--to")]
     if given:
-        raise ValueError(f"{given[0]} solves for the size of a model that begins; a run that goes on has its size")
+        raise ValueError(f"{given[0]} solves for the size of a new model; a resumed run keeps its size")
     settle(store := Store())
     run = find_run(options.target, store)
     checkpoint = run.last_checkpoint

@@ -61,8 +61,8 @@ def check_restores(callbacks: Iterable[Any]) -> None:
     for one in callbacks:
         if isinstance(one, ModelPruning) and not one._make_pruning_permanent:
             raise ValueError(
-                "trainer.callbacks: ModelPruning with make_pruning_permanent false stores a mask and a weight in the "
-                "place of each weight, so that the run could not be loaded again; leave it true"
+                "trainer.callbacks: ModelPruning with make_pruning_permanent false replaces each weight by a mask and "
+                "a weight, so the run could not be loaded again; leave it true"
             )
         if type(one).__module__.startswith("lightning."):
             try:
@@ -70,6 +70,6 @@ def check_restores(callbacks: Iterable[Any]) -> None:
             except Exception as error:
                 name, why = type(one).__name__, f"{type(error).__name__}: {error}"
                 raise ValueError(
-                    f"trainer.callbacks: {name} cannot be restored from a checkpoint ({why}), so that the run could "
+                    f"trainer.callbacks: {name} cannot be restored from a checkpoint ({why}), so the run could "
                     "not be loaded again"
                 ) from error

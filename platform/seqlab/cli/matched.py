@@ -16,13 +16,13 @@ def matched(options: Any, config: dict[str, Any]) -> Matched | None:
         ValueError: the options conflict, or as in `match`.
     """
     if (options.match is None) != (options.to is None):
-        raise ValueError("--match needs --to, and --to needs --match: a budget and how much of it")
+        raise ValueError("--match needs --to, and --to needs --match: a budget and its amount")
     if options.match is None:
         return None
     if options.match == "seconds" and (options.resume, options.ckpt_path) != (None, None):
         raise ValueError(
-            "--match seconds measures another number each time, which a fit that goes on could not have; find it "
-            f"first, and then give {options.match_by}"
+            "--match seconds finds another number each time, which a resumed fit cannot use; find it first, then give "
+            f"{options.match_by}"
         )
 
     measure = lambda task, data: step_seconds(task, data, options)  # noqa: E731

@@ -115,7 +115,7 @@ def _own_class(path: str, known: dict[str, Any], base: type) -> Any:
     module, _, name = path.rpartition(".")
     from seqlab.config.configs import instead
 
-    own = f"a {base.__name__} of your own has a class path, as my_module.MyClass"
+    own = f"a {base.__name__} of your own has a class path, such as my_module.MyClass"
     if not module:
         raise ValueError(f"there is no {path}; {instead(path, list(known))}; {own}")
     try:
@@ -123,7 +123,7 @@ def _own_class(path: str, known: dict[str, Any], base: type) -> Any:
     except ImportError as error:
         raise ValueError(f"{path} cannot be imported: {error}; {own}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise ValueError(f"{path} is no {base.__name__}; {own}")
+        raise ValueError(f"{path} is not a {base.__name__}; {own}")
     return found
 
 

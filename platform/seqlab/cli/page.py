@@ -50,7 +50,9 @@ def inspect(options: argparse.Namespace) -> int:
             bundle = Path(folder) / "bundle"
             export_run(loaded, "fp32", bundle, taps=taps_of(loaded.model))
         elif load_manifest(bundle).taps is None:
-            raise ValueError(f"{bundle} has no taps; give its run, or export it with --taps attention,state")
+            raise ValueError(
+                f"{bundle} has no intermediate outputs; give its run, or export it with --taps attention,state"
+            )
         write_page([shown(bundle, trust=options.trust)], out, tab=LOOK_INSIDE, text=options.text)
     print(f"Page {out} · next: open it in a browser")
     return 0

@@ -44,8 +44,8 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
         for run in runs:
             if (*kind_of(run), tokenizer_of(run)) != (*kind_of(first), tokenizer_of(first)):
                 raise ValueError(
-                    f"{run.name} of {name} and {first.name} are not of one task, data and tokenizer; their rows are "
-                    "not the same examples"
+                    f"{run.name} of {name} and {first.name} differ in task, data or tokenizer, so their rows are not "
+                    "the same examples"
                 )
     tokenize = first.params.get("model.init_args.bleu_tokenize", "13a")
     with_scores = [_model(name, runs, tokenize, trust) for name, runs in models]
@@ -56,7 +56,7 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
     for pair in pairs:
         print(pair.sentence)
     if any(min(len(pair.first.seeds), len(pair.second.seeds)) == 1 for pair in pairs):
-        print("Of one seed the interval is that of other examples: how far another seed would move it is not known.")
+        print("With one seed the interval covers only other examples: the effect of another seed is unknown.")
 
 
 def _check_seeds(name: str, runs: Sequence[TrackedRun]) -> None:
@@ -71,8 +71,7 @@ def _check_seeds(name: str, runs: Sequence[TrackedRun]) -> None:
         for other in runs[:place]:
             if run.id == other.id or (seed_of(run) or run.id) == seed_of(other):
                 raise ValueError(
-                    f"{name}: {other.name} and {run.name} have the same seed, which tells nothing of others; name "
-                    "runs of several seeds"
+                    f"{name}: {other.name} and {run.name} have the same seed; name runs of different seeds"
                 )
         if more := sorted({option for option, _ in config_of(run) ^ config_of(runs[0])}):
             print(f"{name}: {run.name} differs from {runs[0].name} in more than its seed: {', '.join(more)}")
@@ -100,7 +99,7 @@ def _predictions(run: TrackedRun, trust: list[str]) -> Path:
     if path.is_file():
         return path
     _check_data(run, trust)
-    print(f"{run.name} has no predictions of its test split; they are made", file=sys.stderr)
+    print(f"{run.name} has no predictions of its test split; making them", file=sys.stderr)
     path.parent.mkdir(parents=True, exist_ok=True)
     with redirect_stdout(sys.stderr):
         code = evaluate(argparse.Namespace(verb="predict", target=run.id, trust=trust, overrides=[f"--out={path}"]))
@@ -126,6 +125,6 @@ def _check_data(run: TrackedRun, trust: list[str]) -> None:
         now = dataset_tag(data.describe()) if hasattr(data, "describe") else run.tags.get(DATASET_TAG)
     if now != run.tags.get(DATASET_TAG, now):
         raise ValueError(
-            f"the data of {run.name} have changed since it was fitted: they were {run.tags[DATASET_TAG]}, and are "
-            f"{now}; predictions of these are of other examples"
+            f"the data of {run.name} have changed since it was fitted: they were {run.tags[DATASET_TAG]}, and are now "
+            f"{now}; new predictions would be of other examples"
         )

@@ -35,12 +35,12 @@ class _Profiled(SeqlabCLI):
 
     def before_instantiate_classes(self) -> None:
         if self.config["fit"].compile:
-            raise ValueError("profile cannot tell apart the parts of a model that is compiled; leave --compile out")
+            raise ValueError("profile cannot tell apart the parts of a compiled model; leave --compile out")
         super().before_instantiate_classes()
 
     def before_fit(self) -> None:
         if self.trainer.world_size > 1:
-            raise ValueError("profile looks at one process; give --trainer.devices 1")
+            raise ValueError("profile measures one process; give --trainer.devices 1")
         super().before_fit()
 
 

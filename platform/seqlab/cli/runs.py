@@ -120,7 +120,7 @@ def consolidate(options: argparse.Namespace) -> int:
 
     path, _ = checkpoint_of(options.target)
     if "shards" not in read_checkpoint(path, weights=False):
-        raise ValueError(f"checkpoint {path} is in one file already; nothing is to be consolidated")
+        raise ValueError(f"checkpoint {path} is already one file; there is nothing to consolidate")
     one_file = path.with_suffix(f".consolidated{path.suffix}")
     AtomicCheckpointIO().save_checkpoint(read_checkpoint(path), one_file)
     print(f"Checkpoint {one_file} · next: seqlab export {shlex.quote(str(one_file))} --out bundles/{path.stem}")

@@ -74,10 +74,10 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
     if time is not None and _seconds(time) <= WARNING:
-        raise ValueError(f"--time must be more than the {WARNING} s before its end at which a fit stops, got {time}")
+        raise ValueError(f"--time must exceed the {WARNING} s before its end when a fit stops, got {time}")
     for given in overrides:
         if given.partition("=")[0] in OURS:
-            raise ValueError(f"submit says {given.partition('=')[0]} itself, by {OURS[given.partition('=')[0]]}")
+            raise ValueError(f"submit sets {given.partition('=')[0]} itself, by {OURS[given.partition('=')[0]]}")
     fit = [f"--config={config}" for config in configs] + overrides
 
     from seqlab.cli.parsed_fit import check_fit
@@ -88,9 +88,7 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
     name, folder = f"seqlab-{run_name or Path(configs[-1]).stem}", os.getcwd()
     for what, text in {"name": name, "folder": folder}.items():
         if not text.isprintable():
-            raise ValueError(
-                f"the job's {what} is {text!r}; a script takes one of one line, without control characters"
-            )
+            raise ValueError(f"the job's {what} is {text!r}; accepted: one line without control characters")
     command = [sys.executable, "-m", "seqlab", "fit", *fit]
     command += [f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}", "--resume=auto"]
     return SCRIPT.format(
@@ -116,7 +114,7 @@ def _seconds(time: str) -> int:
         numbers = [0, *numbers]
     hours, minutes, seconds = [*numbers, 0, 0][:3]
     if (days is not None and hours > 23) or (hours_given and minutes > 59) or seconds > 59:
-        raise ValueError(f"--time is {time!r}; hours beside days are at most 23, minutes and seconds at most 59")
+        raise ValueError(f"--time is {time!r}; with days hours are at most 23; minutes and seconds are at most 59")
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 

@@ -82,7 +82,7 @@ def sweep(options: argparse.Namespace) -> int:
         with FileLock(store.root / f".sweep-{plan.name}.lock", timeout=0), told(url):
             return _conduct(plan, Queue(plan, url), places, store)
     except Timeout:
-        raise ValueError(f"sweep {plan.name} is running here already; --worker helps it") from None
+        raise ValueError(f"sweep {plan.name} is already running on this machine; use --worker to join it") from None
 
 
 def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
@@ -96,7 +96,7 @@ def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
     if file.parent.resolve() != store.root:
         check_around(f"--storage {url}", file.parent)
     if file.is_symlink() and not is_given:
-        raise ValueError(f"{file} is a link; where that is your storage, name it with --storage")
+        raise ValueError(f"{file} is a link; if its target is your storage, name it with --storage")
 
 
 def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int:
@@ -175,7 +175,7 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
     best = best_trials(queue.study)
     if not best:
         logger.status = "FAILED"
-        print("no trial is complete; what they printed is in", f"{logger.artifacts}/fits", file=sys.stderr)
+        print("no trial is complete; their output is in", f"{logger.artifacts}/fits", file=sys.stderr)
         return 1
     for objective, shares in importance(plan, queue.study).items():
         print(f"What {objective} depends on: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items()))
@@ -245,7 +245,9 @@ def _varied(texts: list[str]) -> dict[str, str]:
         if not (name and equals and values):
             raise ValueError(f"--vary {text}: accepted: OPTION=LOW..HIGH, OPTION=LOW..HIGH:log, OPTION=A,B,C")
         if (name := name.removeprefix("--")) in varied:
-            raise ValueError(f"--vary {text}: {name} varies over {varied[name]} already; give all of its values once")
+            raise ValueError(
+                f"--vary {text}: {name} already varies over {varied[name]}; give all its values in one --vary"
+            )
         varied[name] = values
     return varied
 

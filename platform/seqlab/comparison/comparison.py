@@ -94,7 +94,7 @@ class Comparison:
         if self.apart:
             texts = (f"{len(other.rows)} of {self.reason(other)}" for other in self.apart)
             found.append(f"Not ranked with these, but below: {', '.join(texts)}.")
-        found += [f"Left out, as it cannot be read: {run}." for run in self.unreadable]
+        found += [f"Left out because it cannot be read: {run}." for run in self.unreadable]
         return found
 
     @property
@@ -185,7 +185,7 @@ def compare(
     if price is not None and not (price >= 0 and math.isfinite(price)):
         raise ValueError(f"price must be a number of at least 0, got {price:g}")
     if price is not None and tokens is None:
-        raise ValueError("a price needs tokens: the cost is that of training on so many")
+        raise ValueError("a price needs tokens: the cost is that of training on them")
     store = store or Store()
     store.check_exists()
     readable, broken = search_all(store, experiment=experiment)

@@ -16,9 +16,9 @@ OF_BYTES = "bits_per_byte"
 ALIKE = {"Parameters": ("num_params", 1.05), "Tokens read": ("num_tokens", 1.01)}
 """Metrics, and the ratio up to which two runs are considered equal."""
 INTERVALS = {
-    (False, False): "Of one seed, and without an interval",
-    (False, True): "Of one seed, with the interval of other test examples",
-    (True, True): "With the interval of other seeds and other test examples",
+    (False, False): "From one seed, without an interval",
+    (False, True): "From one seed, with the interval over other test examples",
+    (True, True): "With the interval over other seeds and other test examples",
 }
 """Description of an interval, by whether a row has several seeds and whether it has test predictions."""
 
@@ -33,7 +33,7 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
     timed = [run for row in rows for run in row.runs if "perf/tokens_per_s" in run.metrics]
     machines = sorted({_machine(run) for run in timed} - {""})
     if len(machines) > 1:
-        found.append(f"Speeds are of different machines: {'; '.join(machines)}.")
+        found.append(f"Speeds were measured on different machines: {'; '.join(machines)}.")
     tasks = {task: row.name for row in reversed(rows) if (task := task_of(row.run))}
     if len(tasks) > 1:
         found.append(f"Trained by different tasks: {'; '.join(f'{tasks[task]} by {task}' for task in sorted(tasks))}.")
@@ -42,7 +42,7 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
         texts = "; ".join(f"{tokenizer} in {name}" for tokenizer, name in sorted(tokenizers.items()))
         found.append(f"Tokenizers differ: {texts}.")
         if metric.endswith(OF_BYTES):
-            found.append(f"A token is not the same in each, a byte is: ranked by {metric}.")
+            found.append(f"Tokens differ between them and bytes do not: ranked by {metric}.")
     return [
         *found,
         *_read_differently(rows),

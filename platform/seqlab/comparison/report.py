@@ -48,16 +48,16 @@ figcaption { font-size: .88rem; color: #52606d; }
 }
 """
 TRAIN_LOSS = "train/loss"
-TRAIN_CAPTION = "The loss of single training batches, from the first on."
-BAND = " Of several seeds the line is the mean, the band from the least to the greatest."
-COSTS = "The dashed line is the best that each cost gives. The runs on it have a ring: no other one is better in both."
-INTERVALS = " Of several seeds the point is the mean; the line through it is the 95% interval."
+TRAIN_CAPTION = "The loss of each training batch, from the first on."
+BAND = " With several seeds the line is the mean, and the band spans the minimum to the maximum."
+COSTS = "The dashed line is the best value for each cost. The runs on it have a ring: no other run is better in both."
+INTERVALS = " With several seeds the point is the mean, and the line through it is the 95% interval."
 BEYOND = " Hollow markers are beyond the lengths of the run's training."
-SURFACE = " The darker the better; right of the white line it is beyond the lengths of training."
-SETTINGS = "Each line is a setting, at the right what it gave: the darker the better, the thick one is the best."
+SURFACE = " Darker is better; the lengths right of the white line are beyond those of training."
+SETTINGS = "Each line is a setting, with its result at the right. Darker is better; the thick line is the best."
 AGAIN = (
-    "In the folder where the run was begun, which has its store and what its data's path names, at the commit and on "
-    "the data below. From its config a run comes out bit for bit; elsewhere the command that it was begun by may do."
+    "Run these in the folder where the run was begun, which has its store and its data files, at the commit and on the "
+    "data below. The config repeats a run bit for bit; elsewhere use the command that began it."
 )
 
 

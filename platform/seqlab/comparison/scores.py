@@ -54,7 +54,7 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
         with path.open(encoding="utf-8") as lines:
             said = [json.loads(line) for line in lines]
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not what seqlab predicts: {error}; delete it to have it made again") from error
+        raise ValueError(f"{path} is not a prediction file of seqlab: {error}; delete it to make it again") from error
     if len(said) < 2:
         raise ValueError(f"{name} has predictions of {len(said)} rows of its test split; a comparison needs two")
     rows = [one.get("row", place) for place, one in enumerate(said)]  # a data module may not know it
@@ -63,15 +63,15 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
             values = [np.atleast_1d(np.asarray(one[field], dtype=float)) for one in said]
             parts = np.array([(its.sum(), its.size) for its in values])
             if not np.isfinite(parts).all():
-                raise ValueError(f"{name} has {field} that are no numbers: it has diverged, and is compared with none")
+                raise ValueError(f"{name} has {field} that are not numbers: it has diverged and cannot be compared")
             return Scores(unit, more, parts, _quotient, [*zip(rows, map(len, values), strict=True)])
     if "references" in said[0]:
         references = [one["references"] for one in said]
         parts = bleu_parts([one["text"] for one in said], references, tokenize)
         return Scores("BLEU", True, parts, bleu_of, [*zip(rows, references, strict=True)])
     raise ValueError(
-        f"{path} says {', '.join(said[0])} of a row; {name} can be compared by {', '.join(MEANS)} or references. "
-        "A file of an older seqlab is made again where it is deleted"
+        f"{path} has {', '.join(said[0])} for a row; {name} can be compared by {', '.join(MEANS)} or "
+        "references; delete a file of an older seqlab to make it again"
     )
 
 

@@ -76,7 +76,9 @@ def runs_named(
     if rows:
         named = {run.id: run for run in (*chain(*rows), *(run for run in runs if run.name == text))}
         if len(named) > len(rows[0]):
-            raise ValueError(f"{text!r} names more than one row: {listed([*named.values()])}; give ids, with commas")
+            raise ValueError(
+                f"{text!r} names more than one row: {listed([*named.values()])}; give ids, separated by commas"
+            )
         return rows[0]
     several = "," in text and text not in {run.name for run in runs}
     return tuple(find_run(one, store, experiment) for one in (text.split(",") if several else [text]))

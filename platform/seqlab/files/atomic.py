@@ -102,11 +102,11 @@ def _reason(number: int, file: Path) -> str:
         case errno.EDQUOT:
             return f"the quota is used up on {_device(file)}"
         case errno.EFBIG if (limit := size_limit()) is not None:
-            return f"files may have {limit} bytes at most here (ulimit -f)"
+            return f"files are limited to {limit} bytes (ulimit -f)"
         case errno.EROFS | errno.EACCES | errno.EPERM:
             return f"{_existing(file)} is read-only"
         case errno.EFBIG:
-            return f"{_device(file)} fails, or takes no file of this size"
+            return f"{_device(file)} fails, or cannot hold a file of this size"
         case _:
             return os.strerror(number)
 

@@ -67,7 +67,7 @@ def folder_to_write(out: str) -> Path:
     """
     path = _named(out, "a new folder")
     if not path.name or path.name == "..":
-        raise ValueError(f"--out {out} is a folder that is there; name a new one")
+        raise ValueError(f"--out {out} is an existing folder; name a new one")
     _check_folder(out, path)
     if path.exists() and any(path.iterdir()):
         raise ValueError(f"{path} exists and is not an empty folder; give a new one")
@@ -100,7 +100,7 @@ def check_around(said: str, place: Path) -> None:
         ):
             inside = f"the tracking store {folder}"
         if inside is not None:
-            raise ValueError(f"{said} is in {inside}; name a place outside of it")
+            raise ValueError(f"{said} is in {inside}; name a place outside it")
 
 
 def _check_folder(out: str, path: Path) -> None:
@@ -121,7 +121,7 @@ def _check_replaced(path: Path, mark: str) -> None:
         return
     if path.is_file() and not mark:
         raise ValueError(f"{path} exists; give a new file")
-    raise ValueError(f"{path} is there, and is nothing that this command has written; name another place, or remove it")
+    raise ValueError(f"{path} exists and was not written by this command; name another place, or remove it")
 
 
 def _has(path: Path, mark: str) -> bool:

@@ -39,7 +39,7 @@ def check_tables(opened: sqlite3.Connection) -> None:
     """
     kinds = "type = 'view' OR (type = 'trigger' AND tbl_name != 'secrets') OR sql LIKE 'CREATE VIRTUAL%'"
     if (found := opened.execute(f"SELECT type, name FROM sqlite_master WHERE {kinds}").fetchone()) is not None:
-        raise ValueError(f"it has the {found[0]} {found[1]!r}, which is none of MLflow's or Optuna's")
+        raise ValueError(f"it has the {found[0]} {found[1]!r}, which is not MLflow's or Optuna's")
 
 
 def check_tables_to_write(file: Path) -> list[str]:

@@ -104,7 +104,7 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     vary, fit = dict(given.get("vary", {})), [*_flags(given.get("fit", [])), *overrides]
     for name in (*vary, *(flag.removeprefix("--").partition("=")[0] for flag in fit)):
         if name in OURS:
-            raise ValueError(f"a sweep says {name} itself; --seeds, --experiment, --name and --devices-per-trial do")
+            raise ValueError(f"a sweep sets {name} itself, by --seeds, --experiment, --name or --devices-per-trial")
     space, sampler = read_space(vary), given.get("sampler", "tpe")
     if sampler not in SAMPLERS:
         raise ValueError(f"--sampler {sampler}: accepted: {', '.join(SAMPLERS)}")
@@ -116,13 +116,13 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     seeds, named = given.get("seeds", 1), given.get("objective", "val/loss").split(",")
     objectives = [one.strip() for one in named]
     if not all(objectives) or len({*objectives}) < len(objectives):
-        raise ValueError(f"--objective {','.join(named)}: accepted: metrics with commas between, each once")
+        raise ValueError(f"--objective {','.join(named)}: accepted: comma-separated metrics, each once")
     for name, count in {"--seeds": seeds, "--trials": trials, "--jobs": given.get("jobs", 1)}.items():
         if not 1 <= count <= MOST:
             raise ValueError(f"{name} must be from 1 to {MOST}, got {count}")
     prune = given.get("prune", False)
     if prune and len(objectives) > 1:
-        raise ValueError(f"--prune goes by one objective, got {', '.join(objectives)}")
+        raise ValueError(f"--prune needs one objective, got {', '.join(objectives)}")
     digest = _sha256(json.dumps([configs, vary, fit, seeds, sampler, objectives, prune]).encode())
     name = given.get("name", f"{Path(configs[-1]).stem}-{digest[:6]}")
     if given.get("storage") == "":
@@ -143,14 +143,14 @@ def read_file(path: Path) -> dict[str, Any]:
     """
     check_regular(path, "the sweep's file")
     if not path.is_file():
-        raise ValueError(f"there is no file {path} of a sweep; an option of the fits begins with --")
+        raise ValueError(f"there is no sweep file {path}; options of the fits begin with --")
     try:
         # Dates become text, as in configs.
         found = json.loads(json.dumps(read_yaml(path.read_text(encoding="utf-8")), default=str))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{path} is not the file of a sweep; its keys are {', '.join(TYPES)}")
+        raise ValueError(f"{path} is not a sweep file; accepted keys: {', '.join(TYPES)}")
     found = {key.replace("-", "_"): value for key, value in found.items()}
     for key, value in found.items():
         if key not in TYPES:

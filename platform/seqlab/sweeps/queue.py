@@ -149,7 +149,7 @@ class Queue:
 
     def _open(self, url: str) -> RDBStorage:
         if url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
-            raise ValueError(f"--storage {url} is gone with its process; a file is {SQLITE}PATH")
+            raise ValueError(f"--storage {url} is in memory and ends with its process; accepted: a file, {SQLITE}PATH")
         if self._file is not None:
             _check_file(self._file)
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ def told(url: str) -> Iterator[None]:
     except (StorageInternalError, SQLAlchemyError) as error:
         reason = str(error.__cause__ or error).split("\n")[0]
         raise OSError(
-            f"--storage {shown(url)}: {reason}; what it has is whole, and the same command goes on"
+            f"--storage {shown(url)}: {reason}; its content is intact, and the same command continues"
         ) from error
 
 

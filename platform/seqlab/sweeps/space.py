@@ -17,7 +17,7 @@ from seqlab.files.plain_values import read_yaml
 Space = dict[str, BaseDistribution]
 NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
-ACCEPTED = "accepted: LOW..HIGH, LOW..HIGH:log, or values with commas between"
+ACCEPTED = "accepted: LOW..HIGH, LOW..HIGH:log, or comma-separated values"
 
 
 def read_space(vary: Mapping[str, Any]) -> Space:
@@ -48,7 +48,7 @@ def grid(space: Space) -> list[dict[str, Any]]:
         elif isinstance(distribution, IntDistribution) and not distribution.log:
             values.append(list(range(distribution.low, distribution.high + 1)))
         else:
-            raise ValueError(f"--sampler grid needs the values of {name}, with commas between, and not a range of them")
+            raise ValueError(f"--sampler grid needs comma-separated values of {name}, not a range")
     return [dict(zip(space, setting, strict=True)) for setting in itertools.product(*values)]
 
 
@@ -58,8 +58,8 @@ def _distribution(name: str, given: Any) -> BaseDistribution:
         whole = all(re.fullmatch(r"-?\d+", end) for end in match.groups()[:2])
         low, high = float(match[1]), float(match[2])
         if not low < high < math.inf or (match[3] and low <= 0):
-            rule = ", from above 0 where it is logarithmic" if match[3] else ""
-            raise ValueError(f"{where}: a range rises{rule}, between numbers that are finite")
+            rule = ", above 0 if it is logarithmic" if match[3] else ""
+            raise ValueError(f"{where}: a range must rise between finite numbers{rule}")
         log = match[3] is not None
         return (
             IntDistribution(int(match[1]), int(match[2]), log=log) if whole else FloatDistribution(low, high, log=log)
@@ -72,5 +72,5 @@ def _distribution(name: str, given: Any) -> BaseDistribution:
     entries = given if isinstance(given, list) else []
     choices = [entry if isinstance(entry, str) else json.dumps(entry, default=str) for entry in entries]
     if len(choices) < 2 or len(set(choices)) < len(choices):
-        raise ValueError(f"{where}: of a list at least two values are needed, each once; {ACCEPTED}")
+        raise ValueError(f"{where}: a list needs at least two different values; {ACCEPTED}")
     return CategoricalDistribution(choices)

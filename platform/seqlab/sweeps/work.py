@@ -83,7 +83,7 @@ class Worker:
                 if look := time.monotonic() - looked > LOOK:
                     looked = time.monotonic()
                     for number in self.queue.put_back_lost():
-                        self.tell(f"trial {number} waits again: its process was gone")
+                        self.tell(f"trial {number} is queued again: its process is gone")
                     if self.plan.prune:
                         self._prune()
                     self.show()

@@ -20,7 +20,7 @@ def check_folder(folder: Path, root: Path, run_id: str) -> Path:
     places = [root, *(Path(place).expanduser() for place in _allowed() if "://" not in place)]
     if not any(folder.resolve().is_relative_to(place.resolve()) for place in places):
         where = folder.resolve()
-        raise ValueError(f"run {run_id} has its files in {where}, outside of its store {root}; {_allow(str(where))}")
+        raise ValueError(f"run {run_id} has its files in {where}, outside its store {root}; {_allow(str(where))}")
     return folder
 
 
@@ -37,7 +37,7 @@ def check_address(address: str, server: str, run_id: str) -> None:
     inside = any(address == place or address.startswith(f"{place.rstrip('/')}/") for place in _allowed())
     if ".." in parts.path.split("/") or not (proxied or inside):
         raise ValueError(
-            f"MLflow at {server} has the files of run {run_id} in {address!r}, not behind its own address; "
+            f"MLflow at {server} puts the files of run {run_id} in {address!r}, outside its own address; "
             f"{_allow(address)}"
         )
 
@@ -47,4 +47,4 @@ def _allowed() -> list[str]:
 
 
 def _allow(place: str) -> str:
-    return f"where that is right, allow it: {ALLOWED}={place}"
+    return f"to allow this, set {ALLOWED}={place}"

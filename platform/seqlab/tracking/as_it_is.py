@@ -85,11 +85,15 @@ def _check_schema(uri: str) -> None:
     with closing(_connect(uri)) as opened:
         check_tables(opened)
         if opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
-            raise ValueError("it has no tables of MLflow")
+            raise ValueError("it has no MLflow tables")
         [found] = opened.execute("SELECT version_num FROM alembic_version").fetchone() or [None]
     known = ScriptDirectory.from_config(_get_alembic_config(""))  # type: ignore[no-untyped-call]
     if found == (here := known.get_current_head()):
         return
     if any(found == one.revision for one in known.walk_revisions()):
-        raise ValueError(f"an older MLflow made it (schema {found}, here {here}); `mlflow db upgrade` upgrades a copy")
-    raise ValueError(f"another MLflow made it (schema {found}, here {here}); install that one, or a newer one")
+        raise ValueError(
+            f"an older version of MLflow made it (schema {found}, here {here}); `mlflow db upgrade` upgrades a copy"
+        )
+    raise ValueError(
+        f"another version of MLflow made it (schema {found}, here {here}); install that one, or a newer one"
+    )

@@ -136,7 +136,7 @@ def _keeps_coming(response: Response, download: Download) -> Iterator[bytes]:
             came += len(chunk)
             if time.monotonic() - since > MOST_SECONDS:
                 if came < LEAST_BYTES:
-                    raise OutOfBoundsError(f"only {came} bytes of it came in {MOST_SECONDS:g} s")
+                    raise OutOfBoundsError(f"only {came} bytes of it arrived in {MOST_SECONDS:g} s")
                 since, came = time.monotonic(), 0
             if shutil.disk_usage(download.folder).free < ROOM:
                 raise OutOfBoundsError(f"it would leave less than {ROOM} bytes free on the disk")

@@ -44,8 +44,8 @@ def run_of_job(
     job, store = job_of(run_name), store or Store()
     if job is None:
         raise ValueError(
-            "--resume auto knows a job by --run_name, TORCHELASTIC_RUN_ID (torchrun --rdzv-id) or SLURM_JOB_ID, and "
-            "there is none of them; give a --run_name that no other run of the experiment has"
+            "--resume auto identifies a job by --run_name, TORCHELASTIC_RUN_ID (torchrun --rdzv-id) or "
+            "SLURM_JOB_ID, and none is set; give a --run_name that no other run of the experiment has"
         )
     with suppress(UnreachableError):
         replay_all(store, wait=WAIT)  # from an earlier start that ended before the store existed
@@ -58,12 +58,12 @@ def run_of_job(
     if len(runs) > 1:
         raise ValueError(
             f"--resume auto: {job!r} is more than one run: {listed(runs)}; give another --run_name, or continue one "
-            "by seqlab resume and its id"
+            "with seqlab resume and its id"
         )
     for run in runs:
         if run.status == "RUNNING" and run.tags.get("host.id") == host_id():
             process = run.tags.get("process.id")
             raise ValueError(
-                f"--resume auto: run {run.name} ({run.id[:8]}) is being trained, by process {process} here"
+                f"--resume auto: run {run.name} ({run.id[:8]}) is being trained by process {process} on this machine"
             )
     return runs[0] if runs else None

@@ -174,7 +174,11 @@ class Journal:
             aside = self.pending.with_suffix(".refused")
             for number, reason in others:
                 log.warning(
-                    "%s, line %d is no write of a run, set aside in %s: %s", self.pending, number, aside, reason
+                    "%s, line %d is not a write of a run and was set aside in %s: %s",
+                    self.pending,
+                    number,
+                    aside,
+                    reason,
                 )
             lines = self.pending.read_bytes().splitlines(keepends=True)
             with aside.open("ab") as file:
@@ -203,14 +207,16 @@ class Journal:
                     self._deliver(part)
             else:
                 aside = self.pending.with_suffix(".refused")
-                log.warning("MLflow refuses %s of run %s, set aside in %s: %s", write["op"], self.run_id, aside, error)
+                log.warning(
+                    "MLflow refuses %s of run %s, which was set aside in %s: %s", write["op"], self.run_id, aside, error
+                )
                 self.keep(write, aside)
         finally:
             self.sending = ""
 
     def _postpone(self, error: UnreachableError) -> None:
         if self.retry_at in (0, math.inf) and self._wait == FIRST_WAIT:
-            log.warning("%s; what it misses is kept in %s and sent when it is back", error, self.pending)
+            log.warning("%s; the writes are kept in %s and sent when it is back", error, self.pending)
         self.retry_at = time.monotonic() + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
@@ -229,13 +235,15 @@ def tell_kept(store: Store) -> None:
     ours = unsent(store)
     if any((store.root / ".pending").glob("*.jsonl")):
         log.warning(
-            "%s is left alone, since it came with the store: what this machine has to send is kept in %s",
+            "%s is left alone, since it came with the store: the unsent writes of this machine are in %s",
             store.root / ".pending",
             ours,
         )
     if left := sum(map(_is_left, ours.glob("*.jsonl"))):
         runs = "1 run" if left == 1 else f"{left} runs"
-        log.warning("%s lacks what %s kept in %s; seqlab fit, resume or test sends it", store.uri, runs, ours)
+        log.warning(
+            "%s lacks the writes that %s kept in %s; seqlab fit, resume or test sends them", store.uri, runs, ours
+        )
 
 
 def now() -> int:
@@ -298,7 +306,7 @@ def _read(file: Path) -> tuple[list[Write], list[tuple[int, str]]]:
         try:
             write = json.loads(line)
             if not isinstance(write, dict) or not isinstance(write.get("op"), str):
-                raise ValueError("it is no object with an op")
+                raise ValueError("it is not an object with an op")
             writes.append(write)
         except (ValueError, RecursionError) as error:
             others.append((number, str(error)))

@@ -38,8 +38,7 @@ def check_experiment(name: str) -> None:
     """Raises ValueError if an experiment name is empty, too long for MLflow, or not valid text."""
     check_text(name, "experiment")
     if not 0 < len(name) <= MOST_CHARACTERS:
-        reason = f"the name that runs are grouped by has 1 to {MOST_CHARACTERS}"
-        raise ValueError(f"experiment has {len(name)} characters; {reason}")
+        raise ValueError(f"experiment has {len(name)} characters; accepted: 1 to {MOST_CHARACTERS}")
 
 
 class RunLogger(Logger):

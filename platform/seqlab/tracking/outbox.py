@@ -55,9 +55,9 @@ class Outbox:
             waited = time.monotonic() - asked_at
             if waited > PAUSE and not told:
                 told = True
-                print(f"sending what {journal.store.uri} has not taken yet", file=sys.stderr, flush=True)
+                print(f"sending the writes that {journal.store.uri} lacks", file=sys.stderr, flush=True)
             if waited > MOST_SECONDS_AT_THE_END and journal.sending != "upload":
-                log.warning("what MLflow has not taken yet is in %s; the next command sends it", journal.pending)
+                log.warning("the writes that MLflow lacks are in %s; the next command sends them", journal.pending)
                 return
             time.sleep(0.02)
 

@@ -51,7 +51,7 @@ def read_runs(store: Store, experiments: list[str], condition: str) -> tuple[lis
         # MLflow returns no run of a page that contains a broken one.
         names = _names(store)
         ids = [run_id for run_id in names if re.fullmatch(r"\w+", run_id)]
-        broken += [BrokenRun(run_id, names[run_id], "its id is none") for run_id in names if run_id not in ids]
+        broken += [BrokenRun(run_id, names[run_id], "its id is invalid") for run_id in names if run_id not in ids]
         found = []
         for start in range(0, len(ids), AT_ONCE):
             found += _whole_ones(store, experiments, condition, ids[start : start + AT_ONCE], names, broken)
@@ -120,16 +120,16 @@ def _defect(run: Run) -> str:
     texts |= {f"parameter {name}": text for name, text in data.params.items()}
     for name in (*data.tags, *data.params, *data.metrics):
         if not isinstance(name, str):
-            return f"a tag, parameter or metric of it is named {_short(name)}, no text"
+            return f"a tag, parameter or metric of it is named {_short(name)}, which is not text"
     for name, text in texts.items():
         if not isinstance(text, str):
-            return f"its {name} is {_short(text)}, no text"
+            return f"its {name} is {_short(text)}, which is not text"
     for name, number in data.metrics.items():
         if not isinstance(number, int | float):
-            return f"its metric {name} is {_short(number)}, no number"
+            return f"its metric {name} is {_short(number)}, which is not a number"
     start = info.start_time
     if not isinstance(start, int) or not 0 <= start <= LATEST:
-        return f"its start_time is {_short(start)}, no time in milliseconds from 1970 to the year 9999"
+        return f"its start_time is {_short(start)}, which is not a time in milliseconds from 1970 to the year 9999"
     return ""
 
 

@@ -31,7 +31,7 @@ PARENT_TAG = "mlflow.parentRunId"
 """Tag of a sweep's fits; MLflow shows them below the sweep's run."""
 SWEEP_TAG = "sweep.trials"
 """Tag of a sweep's own run; fits do not have it."""
-GONE = "the process was gone: killed outright, or the machine stopped"
+GONE = "the process is gone: it was killed, or the machine stopped"
 """Failure message of a run that could not record one itself."""
 
 
@@ -115,8 +115,9 @@ class TrackedRun:
         """
         parts = PurePath(name).parts
         if not parts or PurePath(name).is_absolute() or ".." in parts or not are_names(parts):
-            reason = "which is no file of its folder"
-            raise ValueError(f"run {self.name} ({self.id}) has {name[:100]!r} for an artifact, {reason}")
+            raise ValueError(
+                f"run {self.name} ({self.id}) has the artifact {name[:100]!r}, which is not a file of its folder"
+            )
         path = check_folder(self.artifacts / name, self.store.root, self.id)
         check_regular(path, "artifact")
         if path.exists() or not self.store.remote:
@@ -137,7 +138,9 @@ class TrackedRun:
                     fetched = files.download_artifacts(name, folder)  # type: ignore[no-untyped-call]
                 except MlflowException as error:
                     if why := download.broken_off:
-                        raise UnreachableError(f"MLflow at {self.store.uri} sends no whole {name}: {why}") from error
+                        raise UnreachableError(
+                            f"MLflow at {self.store.uri} did not send all of {name}: {why}"
+                        ) from error
                     return None
                 os.replace(fetched, path)
             return path

@@ -82,7 +82,7 @@ def check_port(port: int) -> None:
         try:
             listener.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ValueError(f"--port {port} cannot be served on here: {error.strerror}; give another") from error
+            raise ValueError(f"--port {port} cannot be used: {error.strerror}; give another port") from error
 
 
 def _has_runs(client: MlflowClient, experiment: str, condition: str = "") -> bool:

@@ -34,7 +34,7 @@ NOT_FOR_US = dict.fromkeys(
     "renew MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
 ) | dict.fromkeys(
     ("BAD_REQUEST", "ENDPOINT_NOT_FOUND", "NOT_FOUND"),
-    "see whether MLFLOW_TRACKING_URI is the address of an MLflow server",
+    "check that MLFLOW_TRACKING_URI is the address of an MLflow server",
 )
 """Advice for each error code of a server that rejects a request before processing it."""
 
@@ -82,7 +82,7 @@ class Store:
         if self._database is not None:
             check_files(self._database, "the tracking store")
             if not named and here.is_symlink():  # a folder from someone else must not redirect writes
-                raise ValueError(f"{here} is a link; where its file is your store, set MLFLOW_TRACKING_URI={self.uri}")
+                raise ValueError(f"{here} is a link; if its target is your store, set MLFLOW_TRACKING_URI={self.uri}")
         if not self.remote and set("%?") & set(self.uri):
             raise ValueError(f"the tracking store cannot be {self.uri}: MLflow takes no path with % or ? in it")
 
@@ -118,7 +118,7 @@ class Store:
         said = str(error).partition("\n")[0][:MOST_SAID]
         code = getattr(error, "error_code", None) or _code_of_status(error)
         if code in NOT_FOR_US:
-            return f"MLflow at {self.uri} turns us away ({said}); {NOT_FOR_US[code]}"
+            return f"MLflow at {self.uri} rejects the request ({said}); {NOT_FOR_US[code]}"
         return f"MLflow at {self.uri} does not answer: {said}"
 
     @property
@@ -129,7 +129,7 @@ class Store:
     def check_exists(self) -> None:
         """Raises ValueError if the store does not exist."""
         if not self.exists:
-            raise ValueError(f"there are no runs yet: {self.uri} does not exist; seqlab fit makes the first")
+            raise ValueError(f"there are no runs yet: {self.uri} does not exist; seqlab fit creates the first")
 
     @cached_property
     def client(self) -> MlflowClient:
@@ -232,7 +232,7 @@ class Store:
             return check_folder(folder, self.root, whose)
         if not isinstance(found[0], str):
             raise ValueError(
-                f"experiment {experiment!r} of {self.uri} has {found[0]!r} for its folder; name another one"
+                f"experiment {experiment!r} of {self.uri} has the invalid folder {found[0]!r}; name another one"
             )
         location, stage = Path(found[0]), found[1]
         beside = self.root / location.name
@@ -250,7 +250,7 @@ class Store:
         if self.remote:
             for run_id in (run.info.run_id, run.data.tags.get(OFFLINE_TAG, "none")):
                 if not re.fullmatch(r"\w+", run_id):
-                    raise ValueError(f"MLflow at {self.uri} has a run of the id {run_id!r}, which is none")
+                    raise ValueError(f"MLflow at {self.uri} has a run with the invalid id {run_id!r}")
             begun_offline = self.root / run.data.tags.get(OFFLINE_TAG, "") / "artifacts"
             return begun_offline if begun_offline.exists() else self.root / run.info.run_id / "artifacts"
         from mlflow.utils.file_utils import local_file_uri_to_path
@@ -259,7 +259,7 @@ class Store:
         stored = Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]
         if len(stored.parts) < 3 or not are_names(stored.parts) or ("://" in uri and not uri.startswith("file://")):
             raise ValueError(
-                f"run {run.info.run_id} has its files in {uri[:100]!r}, no folder of its store {self.root}"
+                f"run {run.info.run_id} has its files in {uri[:100]!r}, which is not a folder of its store {self.root}"
             )
         beside = self.root.joinpath(*stored.parts[-3:])
         # MLflow stores absolute paths, which are wrong after the store has been moved or copied.

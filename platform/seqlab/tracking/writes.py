@@ -106,7 +106,7 @@ class Sender:
         files = self.store.files(run)
         own = (self.store.artifacts(run), self.store.root / self.run_id / "artifacts")
         if not any(source.resolve().is_relative_to(place.resolve()) for place in own):
-            raise ValueError(f"{source} is no file of the run, whose files on this machine are in {own[0]}")
+            raise ValueError(f"{source} is not a file of the run, whose files on this machine are in {own[0]}")
         with answer_timeout(UPLOAD_SECONDS):
             if source.is_dir():
                 files.log_artifacts(str(source), f"{folder}/{source.name}".lstrip("/"))  # type: ignore[no-untyped-call]
