@@ -179,7 +179,7 @@ def test_an_encoder_goes_from_one_task_to_another(tmp_path: Path, quick: Seqlab)
     refused = quick(*classify, "--encoder_from=mlm", "--model.model.encoder.d_model=24", code=2).stderr
     assert "--encoder_from mlm: its model differs from this one: the checkpoint's embedding.weight has shape" in refused
     refused = quick(*classify, "--data.tokenizer.path=nowhere.json", code=2).stderr
-    assert "nowhere.json is no tokenizer" in refused
+    assert "nowhere.json is not a tokenizer" in refused
 
 
 @pytest.mark.slow

@@ -198,5 +198,5 @@ def test_models_of_two_seeds_are_compared_window_by_window(quick: Seqlab, tmp_pa
     shutil.rmtree(tmp_path / "cache" / "predictions")
     lines = Path("text.txt").read_text().splitlines(keepends=True)
     Path("text.txt").write_text("".join(reversed(lines)))  # of the same length, in the same characters
-    changed = r"the data of long-s\d have changed since .* they were text (\w{12}), and are text (?!\1)"
+    changed = r"the data of long-s\d have changed since .* they were text (\w{12}), and are now text (?!\1)"
     assert re.search(changed, compare("long", "short", "--paired", code=2)[1])

@@ -70,7 +70,7 @@ def test_no_verb_writes_over_what_is_anothers(command: str, fitted: Path, tmp_pa
         str(folder): "",
     }
     if not COMMANDS[command]:
-        places["."] = "--out . is an existing folder"
+        places["."] = "--out . is a folder"
     before = content(folder), content(home)
     for out, said in [*places.items()][: 4 if command.startswith("predict") else None]:  # each reads the checkpoint
         told = beside_first(*command.split(), f"--out={out}", code=2).stderr.splitlines()[-1]
@@ -118,7 +118,7 @@ def test_a_store_is_known_by_its_database_or_by_the_name_that_the_user_gives_it(
     monkeypatch.chdir(tmp_path / "theirs")
     assert file_to_write("report.html") == Path("report.html")
     for out in (".", "..", "/"):
-        with pytest.raises(ValueError, match=f"--out {out} is an existing folder; name a new one"):
+        with pytest.raises(ValueError, match=f"--out {out} is a folder that exists; name a new one"):
             folder_to_write(out)
 
 

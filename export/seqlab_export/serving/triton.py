@@ -48,7 +48,7 @@ TEXT_CODE = {
         "runner/operators.json",
         "runner/sizes.py",
         "runner/tables.py",
-        "runner/text_model.py",
+        "runner/bundle_text_model.py",
         "serving/__init__.py",
         "serving/triton_text.py",
     ),
