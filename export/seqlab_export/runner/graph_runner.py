@@ -1,4 +1,4 @@
-"""Runner of a bundle's graphs with only NumPy and onnxruntime: arrays in, arrays out. (See `bundle_text_model` for texts.)
+"""Runner of a bundle's graphs with only NumPy and onnxruntime: arrays in, arrays out (`bundle_text_model` reads texts).
 
 B batch, T tokens given, V vocabulary.
 """
