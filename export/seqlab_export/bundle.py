@@ -65,7 +65,7 @@ def export_bundle(
     The bundle is written to a temporary folder next to `out`, verified there with `provider`, and then renamed.
 
     Args:
-        model: one of `seqlab.models.DECODERS` and `seqlab.models.ENCODERS`; copied, not modified.
+        model: one of `seqlab.models.MODELS`; copied, not modified.
         tokenizer: tokenizer of the model's input, or of its target if source and target differ; None for a model that
             reads features, or ids that do not represent text.
         source_tokenizer: tokenizer of the source, if it differs from `tokenizer`.

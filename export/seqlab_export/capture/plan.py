@@ -11,7 +11,7 @@ import torch
 
 import seqlab
 from seqlab.decoding.text import default_stop_ids
-from seqlab.models import DECODERS, ENCODERS, DecoderLM
+from seqlab.models import MODELS
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.graph_forms import Form, check_states, forms_of, longest_input, of_source, state_info
 from seqlab_export.capture.intermediate_form import IntermediateForm, IntermediateOutput
@@ -92,7 +92,7 @@ def plan_export(
     if taps:
         forms["taps"] = IntermediateForm(stored, taps)
     if stop_ids is None:
-        reads = "prompts" if isinstance(model, DecoderLM) else "sources"
+        reads = "prompts" if fitted.kind.reads == "prompts" else "sources"
         stop_ids = default_stop_ids(reads, tokenizer) if tokenizer is not None else ()
     return ExportPlan(
         model=fitted,
@@ -130,12 +130,12 @@ def plan_export(
 
 def _check_kind(model: Any, tokenizer: Tokenizer | None) -> None:
     """Raises ValueError if a model has no bundles, or does not belong to the tokenizer."""
-    if not isinstance(model, DECODERS + ENCODERS):
-        names = ", ".join(kind.__name__ for kind in DECODERS + ENCODERS)
+    if not isinstance(model, MODELS):
+        names = ", ".join(kind.__name__ for kind in MODELS)
         raise ValueError(f"a bundle is of one of {names}; this is a {type(model).__name__}")
     num_tokens = None if tokenizer is None else tokenizer.vocab_size
-    of_ids = num_tokens is None and isinstance(model, DecoderLM)
-    if isinstance(model, DECODERS) and not of_ids and num_tokens != model.vocab_size:
+    of_ids = num_tokens is None and model.kind.reads == "prompts"
+    if model.kind.decodes and not of_ids and num_tokens != model.vocab_size:
         has = f"{num_tokens or 'no'} tokens"
         raise ValueError(f"the tokenizer has {has} and the model {model.vocab_size}; they do not belong together")
 

@@ -9,13 +9,9 @@ from seqlab.models.rnn_seq2seq import RNNSeq2Seq
 from seqlab.models.tagger import Tagger
 
 MODELS = (DecoderLM, EncoderDecoder, RNNSeq2Seq, BagOfWords, Classifier, Tagger, MaskedLM)
-DECODERS = tuple(model for model in MODELS if model.kind.decodes)
-"""Autoregressive models, which have a `step`."""
-ENCODERS = tuple(model for model in MODELS if not model.kind.decodes)
-"""Models that read their whole input at once."""
+"""Models that a bundle can hold; their `kind` tells them apart."""
+
 __all__ = [
-    "DECODERS",
-    "ENCODERS",
     "MODELS",
     "BagOfWords",
     "Classifier",
