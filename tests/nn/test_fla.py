@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from seqlab.attention import DeltaNet, GatedDeltaNet, GatedLinearAttention, Line
 from seqlab.laws import error
 from seqlab.mixer import Mixer
 from seqlab.nn import fla
+from seqlab.nn.updates import Updates
 from tolerances import TOLERANCE, assert_close
 
 FAMILY = [LinearAttention, Retention, GatedLinearAttention, Mamba2, DeltaNet, GatedDeltaNet]
@@ -87,6 +88,32 @@ def test_the_kernels_are_asked_for_the_same(
     assert_close(y[pad_mask], expected[pad_mask])
     for name, entry in expected_state.items():
         assert_close(new_state[name], entry, name)
+
+
+@pytest.mark.parametrize(
+    ("capability", "triton", "wrong"),
+    [
+        ((9, 0), "3.3.1", False),
+        ((9, 0), "3.4.0", True),
+        ((9, 0), "3.7.0", True),
+        ((9, 0), "3.7.1", False),
+        ((8, 9), "3.6.0", False),
+        ((10, 0), "3.6.0", False),
+    ],
+)
+@pytest.mark.parametrize("channels", [False, True])
+def test_a_kernel_with_wrong_gradients_is_left(
+    capability: tuple[int, int], triton: str, wrong: bool, channels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """flash-linear-attention refuses these itself, after minutes of compilation."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(fla, "version", lambda package: triton)
+    monkeypatch.setattr(fla, "_installed", lambda: True)
+    on_gpu = SimpleNamespace(dtype=torch.bfloat16, is_cuda=True, device="cuda")
+    x = torch.zeros(1, 2, 3, 4)
+    updates: Any = Updates(x, x, on_gpu, x if channels else x[..., :1])  # type: ignore[arg-type]
+    assert fla.usable(updates) is (channels or not wrong)
+    assert fla.usable(updates._replace(beta=x[..., :1])) is not wrong
 
 
 @pytest.mark.cuda

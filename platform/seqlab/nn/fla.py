@@ -6,22 +6,30 @@ B batch, T length, H heads, K key width, V value width.
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from seqlab.nn.updates import Updates
 
 WIDEST_KEY = 256
+WRONG_FROM, RIGHT_FROM = TorchVersion("3.4"), TorchVersion("3.7.1")
+"""Versions of Triton between which the backward pass of a decay per head is wrong on Hopper; the package refuses it
+(flash-linear-attention #640)."""
 
 
 def usable(updates: Updates) -> bool:
     """True if a kernel applies: on a CUDA device, in half precision (in float32 the kernels multiply in TF32, which
-    misses float32 tolerances), without `read` or `erase`."""
+    misses float32 tolerances), without `read` or `erase`, and where its gradients are right."""
     half = updates.v.dtype in (torch.float16, torch.bfloat16)
     plain = updates.read is None and updates.q.shape[-1] <= WIDEST_KEY
-    return updates.v.is_cuda and half and plain and _installed()
+    if not (updates.v.is_cuda and half and plain and _installed()):
+        return False
+    of_channels = updates.beta is None and updates.log_decay.shape[-1] > 1
+    return of_channels or not _wrong_gradients(torch.cuda.get_device_capability(updates.v.device), version("triton"))
 
 
 def run(updates: Updates, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,6 +52,10 @@ def run(updates: Updates, state: Tensor) -> tuple[Tensor, Tensor]:
 
         o, matrix = chunk_gla(q, k, v, g=g.contiguous(), **options)
     return o, matrix
+
+
+def _wrong_gradients(capability: tuple[int, int], triton: str) -> bool:
+    return capability[0] == 9 and WRONG_FROM <= TorchVersion(triton) < RIGHT_FROM
 
 
 @cache
