@@ -41,9 +41,15 @@ def failed(folder: Path) -> set[str]:
     return {kind for kind, _ in failures(folder)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["gru", "attention", "attentive translator", "tagger", "fp16", "bf16", "int8", "int4", "fused"]
+    "name",
+    [
+        "gru",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("attention", "attentive translator", "tagger", "fp16", "bf16", "int8", "int4", "fused")
+        ),
+    ],
 )
 def test_the_same_checks(name: str, bundle: Bundle) -> None:
     """Each with the limit that Python has, and an error that is not far from Python's."""
@@ -77,6 +83,18 @@ def test_a_wrong_graph_is_found(copy: Copy, name: str, file: str, edit: Edit, ex
     assert failed(folder) == expected
 
 
+def with_golden(*names: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    """Changes arrays of the golden file."""
+
+    def spoil(folder: Path) -> None:
+        with np.load(folder / "golden.npz") as file:
+            arrays = dict(file)
+        np.savez(folder / "golden.npz", allow_pickle=False, **arrays | {name: change(arrays[name]) for name in names})
+        reseal(folder)
+
+    return spoil
+
+
 def round_weights(folder: Path) -> None:
     weights = np.fromfile(folder / "weights.bin", dtype=np.float32)
     weights.astype(np.float16).astype(np.float32).tofile(folder / "weights.bin")
@@ -90,8 +108,9 @@ def round_weights(folder: Path) -> None:
         (round_weights, {"weights"}),
         (start_elsewhere, {"prefill", "chunks", "step", "long"}),
         (with_tokenizer(alphabet="abcdeg "), {"texts"}),
+        (with_golden("tokenizer/special", change=lambda ids: ids + 1), {"texts"}),
     ],
-    ids=["weights", "state", "texts"],
+    ids=["weights", "state", "texts", "special"],
 )
 def test_another_start_weight_or_text_is_found(spoil: Callable[[Path], None], expected: set[str], copy: Copy) -> None:
     folder = copy("gru")
@@ -117,6 +136,23 @@ def test_a_golden_file_that_proves_less_is_found_and_a_compressed_one_refused(co
     done = run("tools/verify.ts", folder)
     assert done.returncode == 2
     assert done.stderr == "the golden file is compressed, or would unpack to more than it is long\n"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        with_golden("greedy/likeliest", "greedy/logits", change=lambda best: best[..., :1]),
+        with_golden("greedy/likeliest", change=lambda best: best + 1000),
+    ],
+    ids=["one", "outside"],
+)
+def test_a_golden_file_without_two_likeliest_tokens_is_refused(spoil: Callable[[Path], None], copy: Copy) -> None:
+    spoil(folder := copy("gru"))
+    said = "greedy/likeliest of the golden file holds no two tokens of the vocabulary"
+    with pytest.raises(ValueError, match=said):
+        verify_bundle(folder)
+    done = run("tools/verify.ts", folder)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{said}\n")
 
 
 @pytest.mark.slow

@@ -67,6 +67,14 @@ def test_a_manifest_of_nonsense(place: list[Any], value: Any, said: str, folder:
     assert refusal(folder).startswith(f"manifest.json: {said}")
 
 
+def test_an_encoder_that_gives_no_state(copy: Copy) -> None:
+    folder = copy("translator")
+    encoder = json.loads((folder / "manifest.json").read_text())["encoder"]
+    first, *others = encoder["outputs"]
+    with_statement(encoder=encoder | {"outputs": others})(folder)
+    assert refusal(folder) == f"manifest.json: {encoder['file']} gives no {first['name']}"
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xef\xbb\xbf{}", b"\xff", b'{"a": "\\ud800"}', b"[" * 100_000, b"NaN"]
 )

@@ -108,7 +108,6 @@ def test_sources_are_translated(name: str, bundle: Bundle) -> None:
         assert found == model.translate(one["translate"], no_repeat_ngram=3, **options)
 
 
-@slow
 def test_texts_and_words_are_classified(bundle: Bundle) -> None:
     for name, texts in {"classifier": ["abc", "f", "a b"], "tagger": ["the cat sat", "mat dog", " a\u00a0b\n"]}.items():
         model = open_text_model(bundle(name))
@@ -117,5 +116,7 @@ def test_texts_and_words_are_classified(bundle: Bundle) -> None:
             assert found["words"] == (text.split() if name == "tagger" else [])
             np.testing.assert_allclose(np.reshape(found["probabilities"], expected.shape), expected, 1e-4, 1e-5)
     [empty], [wrong] = answers(bundle("tagger"), [{"classify": " \n"}]), answers(bundle("gru"), [{"classify": "a"}])
+    [unread] = answers(bundle("translator"), [{"batch": {"rows": 1, "length": 1, "tokens": [4], "pad_mask": [1]}}])
+    assert unread["refused"] == "this model writes what a source says; use a session"
     assert empty["refused"] == "the text is empty; give one with a word at least"
     assert wrong["refused"] == "classify reads texts: it needs a bundle with classes"
