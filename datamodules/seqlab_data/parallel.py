@@ -27,7 +27,7 @@ from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order,
 
 
 class PairRows:
-    """Tokenized pairs.
+    """Tokenized pairs of a source and a target.
 
     Args:
         sources, targets: ids of each source, (S,), and target, (T,), without special tokens.

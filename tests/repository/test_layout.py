@@ -15,6 +15,7 @@ from repository.source_tree import PACKAGES, ROOT, python_files
 
 SOURCES = ("platform", "datamodules", "export", "studies")
 LONGEST_FILE = 320
+FEWEST_WORDS = 3
 
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -57,6 +58,18 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
                 case ast.Expr(ast.Constant(str(text))) if wrong.match(text):
                     found.append(f"{path}:{node.lineno}")
     assert len(texts) > 500 and not found
+
+
+def test_docstrings_of_public_names_say_more_than_a_word_or_two() -> None:
+    short = []
+    for name in ("seqlab", "seqlab_data", "seqlab_export"):
+        for path in python_files(PACKAGES[name]):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (text := ast.get_docstring(node)):
+                    hidden = getattr(node, "name", "").startswith("_")
+                    if not hidden and len(text.split("\n\n")[0].split()) < FEWEST_WORDS:
+                        short.append(f"{path}: {text}")
+    assert not short
 
 
 # What must be allowed, and what must not.

@@ -40,7 +40,7 @@ CHANGES: list[tuple[list[Any], Any, str]] = [
     (["state", 0, "dims"], ["T"], "state entry position has dims T, which must begin with B"),
     (["state", 1, "dims"], ["B", -1], "the manifest.state[1].dims[1] must be a whole number"),
     (["state", 1, "dims"], ["B", 2**40], "the state takes"),
-    (["state", 0, "initial"], None, "state entry position starts as nothing says"),
+    (["state", 0, "initial"], None, "state entry position has no initial value and the bundle has no encoder"),
     (["model", "inputs", 0], GONE, "model.onnx takes no tokens, or no pad_mask"),
     (["vocab_size"], 7, "model.onnx gives no logits (B, T, 7)"),
     (["stop_ids"], [99], "stop_ids has 99, which is outside the vocabulary"),

@@ -1,4 +1,4 @@
-"""Written sums."""
+"""Arithmetic tasks on digit strings."""
 
 from __future__ import annotations
 

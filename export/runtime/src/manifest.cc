@@ -102,7 +102,8 @@ void CheckDecoder(const Manifest& manifest) {
     if (entry.Axis("C") >= 0 && !manifest.max_seq_len) {
       Refuse("state entry ", entry.name, " has the dimension C, but there is no max_seq_len");
     }
-    if (!entry.initial && !manifest.encoder) Refuse("state entry ", entry.name, " starts as nothing says");
+    if (!entry.initial && !manifest.encoder)
+      Refuse("state entry ", entry.name, " has no initial value and the bundle has no encoder to supply one");
     if (manifest.encoder && !Has(manifest.encoder->outputs, "state_" + entry.name)) {
       Refuse(manifest.encoder->file, " gives no state_", entry.name);
     }

@@ -105,7 +105,7 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
       {"\"logits\"", "\"scores\"", "model.onnx gives no logits"},
       {"\"tokens\"", "\"ids\"", "model.onnx takes no tokens"},
       {"0.5", "\"zero\"", "the manifest.state[0].initial must be a number"},
-      {"0.5", "null", "state entry h starts as nothing says"},
+      {"0.5", "null", "state entry h has no initial value and the bundle has no encoder to supply one"},
       {"[\"B\", 8], \"initial", "[8, \"B\"], \"initial", "the manifest.state[0].dims must begin with B"},
       {": \"tokenizer\"", ": \"../tokenizer\"", "\"../tokenizer\" is not a path inside the bundle"},
       {": \"golden.npz\"", ": \"other.npz\"", "it gives no sha256 of other.npz"},

@@ -22,6 +22,7 @@ from seqlab.laws import BOTH_WAYS, CAUSAL, LIMIT, Subject, WithMemory
 from seqlab.laws.book import a_fixed_capacity_changes_nothing
 from seqlab.mixer import Mixer, State
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
+from seqlab.models.kind import kind_of
 from seqlab.nn import Block, NoFeedForward
 from seqlab.nn.padding import real_positions
 from seqlab.positions import NoPositions, PositionalEncoding
@@ -119,7 +120,7 @@ def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, C
         report = _parity(model)
     except Exception as error:
         return dict.fromkeys(CHECKS[4:], Cell(failed=_sentence(error)))
-    if isinstance(model, Tagger):
+    if (kind := kind_of(model)) is not None and not kind.decodes:
         return {"ONNX full": _worst(report, "encoder", ()), "ONNX step": Cell(unsupported="it is not causal")}
     return {
         "ONNX full": _worst(report, "prefill", ("step",)),

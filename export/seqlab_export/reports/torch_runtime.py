@@ -32,7 +32,7 @@ Compiled = Literal["jit", "ahead"]
 
 
 class TorchRuntime(ArrayDecoder):
-    """A `prove.Runtime`.
+    """PyTorch as a `prove.Runtime`, eager or compiled.
 
     Args:
         model: model in evaluation mode; it is copied.

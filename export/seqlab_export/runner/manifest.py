@@ -165,7 +165,9 @@ class Manifest:
             if self.max_seq_len is None and "C" in entry.dims:
                 raise BundleError(f"state entry {entry.name} has the dimension C, but there is no max_seq_len")
             if self.encoder is None and entry.initial is None:
-                raise BundleError(f"state entry {entry.name} starts as nothing says")
+                raise BundleError(
+                    f"state entry {entry.name} has no initial value and the bundle has no encoder to supply one"
+                )
             if self.encoder is not None and f"state_{entry.name}" not in given:
                 raise BundleError(f"{self.encoder.file} gives no state_{entry.name}")
         if (most := self.state_bytes()) > MOST_STATE_BYTES:

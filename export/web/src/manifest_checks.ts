@@ -78,7 +78,9 @@ function checkState(manifest: Manifest): void {
     if (entry.dims.includes("C") && maxSeqLen === null) {
       refuse(`state entry ${entry.name} has the dimension C, but there is no max_seq_len`);
     }
-    if (encoder === null && entry.initial === null) refuse(`state entry ${entry.name} starts as nothing says`);
+    if (encoder === null && entry.initial === null) {
+      refuse(`state entry ${entry.name} has no initial value and the bundle has no encoder to supply one`);
+    }
     if (encoder !== null && !encoder.outputs.some((output) => output.name === `state_${entry.name}`)) {
       refuse(`${encoder.file} gives no state_${entry.name}`);
     }

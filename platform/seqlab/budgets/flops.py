@@ -11,7 +11,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from seqlab.mixer import Mixer
-from seqlab.models import MaskedLM
 from seqlab.models.kind import kind_of
 
 
@@ -72,13 +71,13 @@ def _own(part: Any, new: int, seen: int) -> int | None:
             return 2 * new * part.weight.numel()
         case nn.RNNBase() | nn.RNNCellBase():
             return 2 * new * sum(weight.numel() for weight in part.parameters() if weight.dim() == 2)
-        case MaskedLM():
-            return 2 * new * part.vocab_size * part.transform.out_features
     kind = kind_of(part)
-    if kind is not None and kind.decodes and part.head is None:  # the output layer is the embedding's
-        tied: int = 2 * new * part.embedding.weight.numel()
-        return tied
-    return 0
+    if kind is None or kind.labels is not None or getattr(part, "head", None) is not None:
+        return 0
+    # The output layer shares the weights of the embedding of what it writes.
+    embedding = part.embedding if kind.decodes else part.get_submodule(kind.embedded_by)
+    tied: int = 2 * new * embedding.weight.numel()
+    return tied
 
 
 def _is_ours(part: nn.Module) -> bool:

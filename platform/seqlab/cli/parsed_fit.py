@@ -19,7 +19,7 @@ from seqlab.config.options import check_trainer
 
 class ParsedFit(SeqlabCLI):
     def instantiate_classes(self) -> None:
-        """Creates nothing."""
+        """Skips the creation of objects."""
 
     def _match(self, options: Any) -> None:
         """Creates nothing."""

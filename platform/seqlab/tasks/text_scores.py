@@ -71,7 +71,7 @@ class TextScores(Metric):
 def score_texts(
     written: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Corpus-level scores.
+    """Corpus-level scores of generated texts.
 
     Args:
         written: generated texts, one per row.
