@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Runs the checks that need a CUDA device: the tests marked `cuda`, the CUDA columns of the parity matrix, throughput
-# beside the CPU's, training of GPT-2 124M, and linear layers in float8 (torchao). A part that cannot run prints
-# `not run` and the reason; the last line is `ok`, or the failed parts.
+# Runs the checks that need a CUDA device: training of GPT-2 124M, proofs of bundles, throughput beside the CPU's,
+# linear layers in float8 (torchao), and the tests marked `cuda`. A part that cannot run prints `not run` and the
+# reason; the last line is `ok`, or the failed parts.
 #
 # scripts/gpu_check.sh [WHEELS]
 #
 # WHEELS is a folder of wheels that this machine's python3 lacks; they are installed into build/gpu-check only.
 # $SEQLAB_PROGRAMS is a folder with built programs of export/runtime and the libraries that they need; the default is
-# the output of `make cpp`.
+# the output of `make cpp`. $SEQLAB_BUNDLES is a folder of bundles to prove, made elsewhere by `benchmarks/gpu_proofs.py
+# export`; by default they are made here, which takes many minutes.
 set -uo pipefail
 wheels=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
@@ -36,16 +37,10 @@ tests() {
     python3 -m pytest -q -W default -p no:cacheprovider -m 'cuda and not slow' "${files[@]}"
 }
 
-parity() {
-    python3 -c 'import sys; from seqlab.cli import main; sys.exit(main())' parity \
-        --models lm/gru lm/attention-rope --precisions fp32 fp16 bf16 int8 --out "$out" 2>"$out/parity.log" ||
-        { tail -n 5 "$out/parity.log"; return 1; }
-    python3 -c '
-import json, sys
-cells = [cell for cell in json.load(open(sys.argv[1])) if "CUDA" in cell["runtime"]]
-measured = [cell for cell in cells if "missing" not in cell]
-print(f"{len(measured)} of {len(cells)} CUDA cells were measured")
-sys.exit(not measured)' "$out/parity.json"
+proofs() {
+    local bundles=${SEQLAB_BUNDLES:-$out/bundles}
+    [ -d "$bundles" ] || python3 benchmarks/gpu_proofs.py export "$bundles"
+    python3 benchmarks/gpu_proofs.py prove "$bundles" "$out/proofs.jsonl"
 }
 
 float8() {
@@ -83,11 +78,11 @@ SEQLAB_ORT_LIB=$(python3 -c '
 import glob, onnxruntime
 print(glob.glob(onnxruntime.__path__[0] + "/capi/libonnxruntime.so*")[0])' 2>/dev/null) && export SEQLAB_ORT_LIB
 
-part "tests" "pytest lightning jsonargparse babel onnxscript onnxruntime" tests
-part "parity" "lightning jsonargparse babel mlflow onnxscript onnxruntime" parity
-part "throughput" "onnxscript onnxruntime rich" python3 benchmarks/gpu_throughput.py
 part "training" "lightning rich" python3 benchmarks/gpu_training.py
+part "proofs" "lightning jsonargparse onnxscript onnxruntime" proofs
+part "throughput" "onnxscript onnxruntime rich" python3 benchmarks/gpu_throughput.py
 part "float8" "torchao" float8
+part "tests" "pytest lightning jsonargparse babel onnxscript onnxruntime" tests
 
 printf '\n'
 if [ ${#failed[@]} -gt 0 ]; then

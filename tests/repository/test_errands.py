@@ -102,6 +102,7 @@ def test_dice_by_hand():
 """
 KIND = '"median": (AddingDataModule(**few), partial(Median, model=of_rows))'
 CONFIG = (ROOT / "platform/seqlab/configs/classify/bag-of-words.yaml").read_text(encoding="utf-8")
+STATIC = 'Target("static", STANDARD, fixed_caches=True)'
 ERRANDS = {
     "mixer": Errand(
         "decay",
@@ -145,12 +146,32 @@ ERRANDS = {
         {"studies/seqlab_studies/dice.py": new("dice"), "tests/studies/test_dice.py": TEST_OF_DICE},
         "dice or verdict or architecture",
     ),
+    "export target": Errand(
+        "static",
+        {
+            "export/seqlab_export/capture/target.py": {
+                '"cuda-graph"]': '"cuda-graph", "static"]',
+                ' = {\n    "portable"': f' = {{\n    "static": {STATIC},\n    "portable"',
+            },
+            "export/seqlab_export/graphs.py": {},
+            "export/seqlab_export/runner/manifest_fields.json": {
+                '"cuda-graph": ': '"static": "caches", "cuda-graph": '
+            },
+            "export/seqlab_export/runner/operators.json": {'"cuda-graph": ': '"static": [], "cuda-graph": '},
+            "platform/seqlab/cli/bundle.py": {'"cuda-graph"]': '"cuda-graph", "static"]'},
+            "docs/bundle.md": {"| `cuda-graph` |": "| `static` | as in `portable` | C keys |\n| `cuda-graph` |"},
+            "tests/export/test_targets.py": {
+                '("cuda-graph", Attention)': '("static", Attention), ("cuda-graph", Attention)'
+            },
+        },
+        "static or schema",
+    ),
 }
 
 
 def section(thing: str, name: str) -> tuple[list[str], list[str]]:
     """The files and the commands that CONTRIBUTING lists for a new thing of a name."""
-    found = re.search(rf"^## Add a {thing}\n(.*?)^## ", CONTRIBUTING, flags=re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^## Add an? {thing}\n(.*?)^## ", CONTRIBUTING, flags=re.MULTILINE | re.DOTALL)
     assert found is not None
     text = found[1].replace("NAME", name)
     return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE), re.findall(r"^\$ (.*)$", text, re.MULTILINE)
