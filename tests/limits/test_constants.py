@@ -139,7 +139,8 @@ def kernel(width: int) -> bool:
     tensor: Any = SimpleNamespace(dtype=torch.float16, is_cuda=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fla, "_installed", lambda: True)
-        return fla.usable(cast(Any, SimpleNamespace(v=tensor, read=None, q=torch.empty(1, width))))
+        updates = SimpleNamespace(v=tensor, read=None, beta=None, log_decay=torch.empty(1, 2), q=torch.empty(1, width))
+        return fla.usable(cast(Any, updates))
 
 
 def kept_points(count: int) -> bool:
