@@ -39,7 +39,7 @@ tests() {
 
 proofs() {
     local bundles=${SEQLAB_BUNDLES:-$out/bundles}
-    [ -d "$bundles" ] || python3 benchmarks/gpu_proofs.py export "$bundles"
+    [ -n "${SEQLAB_BUNDLES:-}" ] || python3 benchmarks/gpu_proofs.py export "$bundles"
     python3 benchmarks/gpu_proofs.py prove "$bundles" "$out/proofs.jsonl"
 }
 

@@ -108,6 +108,7 @@ def test_a_kernel_with_wrong_gradients_is_left(
     """flash-linear-attention refuses these itself, after minutes of compilation."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(fla, "version", lambda package: triton)
+    monkeypatch.setattr(fla, "_wrong_gradients", fla._wrong_gradients.__wrapped__)
     monkeypatch.setattr(fla, "_installed", lambda: True)
     on_gpu = SimpleNamespace(dtype=torch.bfloat16, is_cuda=True, device="cuda")
     x = torch.zeros(1, 2, 3, 4)

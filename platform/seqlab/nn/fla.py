@@ -29,7 +29,7 @@ def usable(updates: Updates) -> bool:
     if not (updates.v.is_cuda and half and plain and _installed()):
         return False
     of_channels = updates.beta is None and updates.log_decay.shape[-1] > 1
-    return of_channels or not _wrong_gradients(torch.cuda.get_device_capability(updates.v.device), version("triton"))
+    return of_channels or not _wrong_gradients(torch.cuda.get_device_capability(updates.v.device))
 
 
 def run(updates: Updates, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,8 +54,9 @@ def run(updates: Updates, state: Tensor) -> tuple[Tensor, Tensor]:
     return o, matrix
 
 
-def _wrong_gradients(capability: tuple[int, int], triton: str) -> bool:
-    return capability[0] == 9 and WRONG_FROM <= TorchVersion(triton) < RIGHT_FROM
+@cache
+def _wrong_gradients(capability: tuple[int, int]) -> bool:
+    return capability[0] == 9 and WRONG_FROM <= TorchVersion(version("triton")) < RIGHT_FROM
 
 
 @cache
