@@ -20,7 +20,7 @@ from repository.source_tree import ROOT, python_blocks
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 COPIED = [
-    *("platform", "datamodules", "export/seqlab_export", "studies", "tests", "docs", "scripts", "examples"),
+    *("platform", "datamodules", "export/seqlab_export", "export/runtime", "studies", "tests", "docs", "scripts", "examples"),
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml"),
 ]
 PACKAGES = ("platform", "datamodules", "export", "studies")
@@ -166,6 +166,20 @@ ERRANDS = {
         },
         "static or schema",
     ),
+    "manifest field": Errand(
+        "language",
+        {
+            "export/seqlab_export/runner/manifest_fields.json": {
+                '"labels": {"list"': '"language": {"text": {}},\n      "labels": {"list"'
+            },
+            "export/seqlab_export/runner/manifest.py": {"labels: tuple": "language: str\n    labels: tuple"},
+            "export/seqlab_export/capture/plan.py": {'"labels": ': '"language": "en",\n            "labels": '},
+            "docs/bundle.md": {"| `labels` |": "| `language` | the language of its texts |\n| `labels` |"},
+            "tests/export/test_statements.py": {'("gru", "labels"': '("gru", "language", "de"),\n        ("gru", "labels"'},
+            "export/runtime/tests/manifest_test.cc": {'"labels": [],': '"language": "en",\n"labels": [],'},
+        },
+        "language or schema",
+    ),
 }
 
 
@@ -186,6 +200,9 @@ def made(tree: Path, files: dict[str, str | Edit]) -> None:
             shutil.copytree(ROOT / name, copy, ignore=ignored)
         else:
             shutil.copy(ROOT / name, copy)
+    if (unpacked := ROOT / "build" / "cpp-dependencies").exists():
+        (tree / "build").mkdir()
+        (tree / "build" / unpacked.name).symlink_to(unpacked)
     for name, change in files.items():
         path = tree / name
         if isinstance(change, str):
