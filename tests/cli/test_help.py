@@ -58,7 +58,10 @@ def test_our_classes_are_listed_and_one_is_described(capsys: pytest.CaptureFixtu
     assert main(["fit", "--config=lm/gru", "--model.model.mixer.help", "Atention"]) == 2
     assert "did you mean Attention?" in capsys.readouterr().err
     assert main(["fit", "--config=lm/gru", "--model.model.tokens.help"]) == 2
-    assert "--model.model.tokens.help: no class stands there; a --config before it says" in capsys.readouterr().err
+    assert (
+        "--model.model.tokens.help: it is not an option that takes a class, or needs a --config"
+        in capsys.readouterr().err
+    )
 
 
 def test_every_verb_says_what_it_does_and_what_each_option_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,8 @@ from repository.source_tree import ROOT, python_blocks
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 COPIED = [
-    *("platform", "datamodules", "export/seqlab_export", "export/runtime", "studies", "tests", "docs", "scripts", "examples"),
+    *("platform", "datamodules", "export/seqlab_export", "export/runtime", "studies", "tests"),
+    *("docs", "scripts", "examples"),
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml"),
 ]
 PACKAGES = ("platform", "datamodules", "export", "studies")
@@ -175,7 +176,9 @@ ERRANDS = {
             "export/seqlab_export/runner/manifest.py": {"labels: tuple": "language: str\n    labels: tuple"},
             "export/seqlab_export/capture/plan.py": {'"labels": ': '"language": "en",\n            "labels": '},
             "docs/bundle.md": {"| `labels` |": "| `language` | the language of its texts |\n| `labels` |"},
-            "tests/export/test_statements.py": {'("gru", "labels"': '("gru", "language", "de"),\n        ("gru", "labels"'},
+            "tests/export/test_statements.py": {
+                '("gru", "labels"': '("gru", "language", "de"),\n        ("gru", "labels"'
+            },
             "export/runtime/tests/manifest_test.cc": {'"labels": [],': '"language": "en",\n"labels": [],'},
         },
         "language or schema",

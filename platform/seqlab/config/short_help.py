@@ -15,17 +15,17 @@ from seqlab.config.options import options
 TRAINER = {
     "max_steps": "optimiser steps; -1 = no limit",
     "max_epochs": "passes over the training data",
-    "max_time": "DD:HH:MM:SS",
+    "max_time": "time limit, DD:HH:MM:SS",
     "accelerator": "cpu, gpu, auto",
-    "devices": "how many",
+    "devices": "number of devices, or auto",
     "strategy": "ddp, fsdp2, tp, fsdp2+tp, ...",
     "precision": "32-true, bf16-mixed, 16-mixed, ...",
-    "accumulate_grad_batches": "batches an optimiser step",
-    "gradient_clip_val": "largest norm of the gradient",
+    "accumulate_grad_batches": "batches per optimiser step",
+    "gradient_clip_val": "maximum gradient norm",
     "val_check_interval": "steps (or share of an epoch) between validations",
-    "limit_val_batches": "of each validation",
-    "callbacks": "a class, AttentionMaps say; += adds one",
-    "fast_dev_run": "a few batches of everything, and nothing is stored",
+    "limit_val_batches": "batches per validation",
+    "callbacks": "class, e.g. AttentionMaps; += adds one",
+    "fast_dev_run": "run a few batches of each split; store nothing",
 }
 """Most used options of Lightning's Trainer."""
 
@@ -57,9 +57,9 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
     own.add_argument("--config", metavar="NAME|PATH", help="a packaged config (seqlab configs lists them) or a file")
     for option in options(verb) if fits else options(verb)[len(options("fit")) :]:
         own.add_argument(f"--{option.name}", metavar=_written(option.default), help=_escaped(option.help))
-    own.add_argument("--ckpt_path", metavar="RUN", help="the run or checkpoint to evaluate, or to go on from")
-    own.add_argument("--seed_everything", metavar="0", help="of weights and dropout; data.seed: of batches")
-    trainer = parser.add_argument_group("trainer", "Lightning's, of which these are the most used.")
+    own.add_argument("--ckpt_path", metavar="RUN", help="run or checkpoint to evaluate or to continue")
+    own.add_argument("--seed_everything", metavar="0", help="seed of weights and dropout (of batches: data.seed)")
+    trainer = parser.add_argument_group("trainer", "The most used options of Lightning's Trainer.")
     values = config.get("trainer") or {}
     for name, text in TRAINER.items():
         if not fits and name not in EVALUATES:
@@ -69,9 +69,9 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
         if config.get(key) is not None:
             _add_class(parser, key, config[key])
     parser.epilog = (
-        f"Shown are the values that hold. `seqlab {verb} --config lm/gru --help` adds the options of the classes that "
-        "a config chooses; `--model.model.mixer.help` lists the classes that may stand there, and "
-        "`--model.model.mixer.help GRU` the options of one; `--help all` lists every option."
+        f"The values shown are those in effect. `seqlab {verb} --config lm/gru --help` adds the options of the classes "
+        "that a config chooses; `--model.model.mixer.help` lists the classes accepted there, and "
+        "`--model.model.mixer.help GRU` the options of that class; `--help all` lists every option."
     )
     parser.print_help()
 
@@ -81,12 +81,14 @@ def _show_class(key: str, name: str, config: dict[str, Any]) -> None:
     if name and name not in CLASSES:
         raise ValueError(f"--{key}.help: seqlab has no class {name}; {instead(name, accepted)}")
     if not name and not accepted:
-        raise ValueError(f"--{key}.help: no class stands there; a --config before it says which classes do")
+        raise ValueError(f"--{key}.help: it is not an option that takes a class, or needs a --config before it")
     parser = _parser("seqlab", "", "")
     if name:
         _add_class(parser, key, name, deep=False)
     else:
-        group = parser.add_argument_group(f"--{key} CLASS", "Any other of that kind, by its import path, fits too.")
+        group = parser.add_argument_group(
+            f"--{key} CLASS", "Another class of that kind is accepted by its import path."
+        )
         for choice in accepted:
             group.add_argument(choice, help=_escaped(shorten(CLASSES[choice]["summary"], 100, placeholder=" ...")))
     print(parser.format_help().partition("\n\n")[2], end="")
