@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from onnxscript import ir
 
+from seqlab.files.phases import counted
 from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.to_onnx import quiet, to_onnx
 from seqlab_export.capture.weights import WeightFile, check_weights
@@ -81,7 +82,7 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
     infos: dict[str, GraphInfo] = {}
     in_place: list[str] = []
     with WeightFile(folder) as weights:
-        for name, form in plan.forms.items():
+        for name, form in counted("capturing graphs", plan.forms.items()):
             source_keys = SourceKeys(plan.source_inputs)
             graph = to_onnx(form, plan.infos[name], plan.target.lowering)
             for _, when, apply in passes_of(plan, name, source_keys):

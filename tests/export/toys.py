@@ -42,7 +42,11 @@ Export = Callable[..., Exported]
 Shared = Callable[[str], Exported]
 """Called with a name of `TOYS`."""
 
-TOYS = {"attention": (Attention, RoPE, 0), "gru": (GRU, NoPositions, 5), "mamba": (Mamba, NoPositions, 0)}
+TOYS: dict[str, tuple[Any, Any, int]] = {
+    "attention": (Attention, RoPE, 0),
+    "gru": (GRU, NoPositions, 5),
+    "mamba": (Mamba, NoPositions, 0),
+}
 """Mixers, encodings and seeds of decoders of one layer, which write something greedily."""
 
 
@@ -57,14 +61,14 @@ def export_toy(model: DecoderLM, folder: Path) -> Exported:
     return Exported(model, folder, report)
 
 
-def shared_toy(name: str, factory: pytest.TempPathFactory) -> Exported:
+def shared_toy(name: str, factory: pytest.TempPathFactory, kind: str = "toy") -> Exported:
     mixer, positions, seed = TOYS[name]
 
     def export(folder: Path) -> Exported:
         torch.manual_seed(SEED + seed)
         return export_toy(toy(mixer, positions, 1), folder / "bundle")
 
-    return once(f"toy-{name}", export, factory)
+    return once(f"{kind}-{name}", export, factory)
 
 
 def graph(inputs: str, outputs: str, body: str, **weights: Any) -> ir.Model:

@@ -25,13 +25,14 @@ from seqlab.positions import Learned, RoPE
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 from seqlab_export.bundle import export_bundle
+from seqlab_export.capture import plan
 
 SOURCE = CharTokenizer("uvwxyz ")
 WORDS = WordTokenizer("the cat sat on a mat .")
 SEQ_LEN = 24
 
 Bundle = Callable[[str], Path]
-"""Called with the name of a bundle, which tests must not change."""
+"""Called with the name of a bundle, which tests must not change; "reduced NAME" is a toy's with a reduced proof."""
 Copy = Callable[[str], Path]
 """Called with the name of a bundle; a copy that the test may change."""
 Seqlab = Callable[..., tuple[int, str, str]]
@@ -84,6 +85,10 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
             torch.manual_seed(0)
             if name in TOYS:
                 return shared_toy(name, tmp_path_factory).folder
+            if name.startswith("reduced "):
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(plan, "MOST_WEIGHTS", 0)
+                    return shared_toy(name.removeprefix("reduced "), tmp_path_factory, kind="reduced").folder
             return once(f"runtime-{name}", lambda folder: _exported(name, folder / "bundle"), tmp_path_factory)
 
     return cache(bundle)

@@ -45,6 +45,7 @@ def failed(folder: Path) -> set[str]:
     "name",
     [
         "gru",
+        "reduced gru",
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in ("attention", "attentive translator", "tagger", "fp16", "bf16", "int8", "int4", "fused")

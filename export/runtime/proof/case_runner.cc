@@ -92,8 +92,9 @@ Numbers CaseRunner::Whole() {
 
 void CaseRunner::ReadSource(Decoder& decoder, const std::string& name, const Ids& rows) const {
   if (bundle_.encoder == nullptr) return;
+  const Manifest& manifest = bundle_.manifest;
   const std::string& source = golden_.At(name + "/source").text;
-  for (const Case& some : EncoderCases(bundle_.encoder->info(), bundle_.manifest.max_source_len)) {
+  for (const Case& some : EncoderCases(bundle_.encoder->info(), manifest.max_source_len, manifest.proof == "reduced")) {
     if (some.name != source) continue;
     decoder.ReadSource(Inputs(some, rows, some.length), MaskOf(some, rows, some.length));
     return;

@@ -34,23 +34,17 @@ int64_t FixedSize(const TensorInfo& info) {
   return size;
 }
 
-}  // namespace
+int64_t NumRows(bool reduced) { return reduced ? kReducedRows : kRows; }
 
-std::vector<uint8_t> Case::Mask(const Ids& from_rows, Span positions) const {
-  std::vector<uint8_t> part;
-  for (const int64_t row : from_rows) {
-    const auto begin = mask.begin() + row * length;
-    part.insert(part.end(), begin + positions.first, begin + positions.end);
-  }
-  return part;
-}
-
-std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t least) {
+// The cases of each length, of this number of rows.
+std::vector<Case> CasesOf(std::optional<int64_t> longest, bool reduced, int64_t rows, int64_t least) {
   std::vector<Case> cases;
   for (const int64_t length : CaseLengths(longest)) {
     if (longest && length > *longest) continue;
     const std::string name = Join("length ", length);
-    cases.push_back({name, length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)});
+    if (length == 1 || !reduced) {
+      cases.push_back({name, length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)});
+    }
     if (length == 1) continue;
     const std::map<std::string, int64_t> bounds = {
         {"begin", 0}, {"half", length / 2}, {"least", least}, {"last", length - 1}, {"end", length}};
@@ -65,20 +59,38 @@ std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t le
   return cases;
 }
 
-std::vector<Case> LongCases(std::optional<int64_t> longest) {
+}  // namespace
+
+std::vector<uint8_t> Case::Mask(const Ids& from_rows, Span positions) const {
+  std::vector<uint8_t> part;
+  for (const int64_t row : from_rows) {
+    const auto begin = mask.begin() + row * length;
+    part.insert(part.end(), begin + positions.first, begin + positions.end);
+  }
+  return part;
+}
+
+std::vector<Case> Cases(std::optional<int64_t> longest, bool reduced) {
+  return CasesOf(longest, reduced, NumRows(reduced), 0);
+}
+
+std::vector<Case> LongCases(std::optional<int64_t> longest, bool reduced) {
   const int64_t length = std::min(longest.value_or(kLongest), kLongest);
   if (length <= *CaseLengths(longest).rbegin()) return {};
   Case some{Join("length ", length), length, std::vector<uint8_t>(static_cast<size_t>(2 * length), 1)};
   std::fill_n(some.mask.begin() + length, length / kLongPads, uint8_t{0});
+  if (reduced) some.mask.erase(some.mask.begin(), some.mask.begin() + length);
   return {some};
 }
 
-std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t first_call) {
+std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t first_call, bool reduced) {
   const int64_t end = std::min(longest.value_or(kLongest), kLongest);
   std::set<int64_t> around;
   for (const int64_t offset : kAroundLongest) around.insert(end + offset);
   for (int64_t power = kFirstPower; power <= 2 * end; power *= 2) {
-    for (const int64_t offset : kAroundPowers) around.insert(power + offset);
+    for (const int64_t offset : kAroundPowers) {
+      if (!reduced || offset == *std::rbegin(kAroundPowers)) around.insert(power + offset);
+    }
   }
   std::vector<int64_t> lengths;
   for (const int64_t length : around) {
@@ -87,9 +99,23 @@ std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t firs
   return lengths;
 }
 
-const Case& CaseOfMoreBatches(const std::vector<Case>& cases, std::optional<int64_t> longest) {
-  const int64_t most = TracedLength(longest) + 1;
-  return *std::find_if(cases.rbegin(), cases.rend(), [&](const Case& some) { return some.length <= most; });
+std::vector<Cell> Cells(const std::vector<Case>& cases, std::optional<int64_t> longest, bool reduced) {
+  const int64_t most = reduced ? kReducedBatchesMost : TracedLength(longest) + 1;
+  const auto of_all_sizes =
+      std::find_if(cases.rbegin(), cases.rend(), [&](const Case& some) { return some.length <= most; });
+  std::vector<Cell> cells;
+  if (reduced) {
+    for (const Case& some : cases) cells.emplace_back(some.rows(), some);
+  }
+  for (const int64_t batch : kBatchSizes) {
+    if (reduced) {
+      cells.emplace_back(batch, *of_all_sizes);
+    } else {
+      for (const Case& some : cases) cells.emplace_back(batch, some);
+    }
+  }
+  for (const int64_t batch : kMoreBatchSizes) cells.emplace_back(batch, *of_all_sizes);
+  return cells;
 }
 
 std::vector<Ids> Batches(int64_t rows, int64_t size) {
@@ -119,13 +145,14 @@ Ids AllRows(int64_t rows) {
   return all;
 }
 
-std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest) {
+std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest, bool reduced) {
   int64_t numbers = kEncoderNumbers;
   for (const TensorInfo& output : info.outputs) {
     if (IsJudged(output) && output.IsFloat()) numbers = std::min(numbers, FixedSize(output));
   }
-  const int64_t rows = kRows * ((kEncoderNumbers + kRows * numbers - 1) / (kRows * numbers));
-  std::vector<Case> cases = Cases(longest, rows, info.inputs[0].name == "source" ? 1 : 0);
+  const int64_t least_rows = NumRows(reduced);
+  const int64_t rows = least_rows * ((kEncoderNumbers + least_rows * numbers - 1) / (least_rows * numbers));
+  std::vector<Case> cases = CasesOf(longest, reduced, rows, info.inputs[0].name == "source" ? 1 : 0);
   for (Case& some : cases) some.name = "encoder/" + some.name;
   return cases;
 }

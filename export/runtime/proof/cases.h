@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,19 +42,24 @@ struct Case {
   std::vector<uint8_t> Mask(const Ids& from_rows, Span positions) const;
 };
 
-// Cases of each length, up to the maximum of the model, unpadded and padded. Padded rows alternate between padding on
-// the left, on the right, all but `least` tokens, all but the last token, and no padding.
-std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows = proof::kRows, int64_t least = 0);
+// A batch size, and a case that is read in it.
+using Cell = std::pair<int64_t, std::reference_wrapper<const Case>>;
 
-// Two texts of the maximum length, if that is longer than `Cases`; one has pads on its left.
-std::vector<Case> LongCases(std::optional<int64_t> longest);
+// Cases of each length, up to the maximum of the model, unpadded and padded; in a reduced proof, only padded. Padded
+// rows alternate between padding on the left, on the right, all tokens, all but the last token, and no padding.
+std::vector<Case> Cases(std::optional<int64_t> longest, bool reduced);
 
-// Lengths of texts that are read in one call: around powers of two and around the maximum. Each is at least the first
-// call of a prefix-causal model.
-std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t first_call = 1);
+// Two texts of the maximum length, if that is longer than `Cases`; one has pads on its left, and is the only one of a
+// reduced proof.
+std::vector<Case> LongCases(std::optional<int64_t> longest, bool reduced);
 
-// The last case whose length is at most the traced length plus one.
-const Case& CaseOfMoreBatches(const std::vector<Case>& cases, std::optional<int64_t> longest);
+// Lengths of texts that are read in one call: around powers of two, in a reduced proof only above them, and around the
+// maximum. Each is at least the first call of a prefix-causal model.
+std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t first_call, bool reduced);
+
+// Each case in the batch sizes of all, and the last case whose length is at most the traced length plus one in more. A
+// reduced proof reads each case in one batch, and the last case of at most two tokens in all of these sizes.
+std::vector<Cell> Cells(const std::vector<Case>& cases, std::optional<int64_t> longest, bool reduced);
 
 // The rows of each batch of this size; rows repeat if the batch is larger than their number.
 std::vector<Ids> Batches(int64_t rows, int64_t size);
@@ -66,7 +72,7 @@ Ids AllRows(int64_t rows);
 
 // `Cases` of an encoder, with enough rows for `kEncoderNumbers` values at each position. A source has at least one
 // token.
-std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest);
+std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest, bool reduced);
 
 // The positions of each call in which a form reads a case; "long" ends each call but the first with single tokens. The
 // first call holds at least `first_call` real tokens of every row that has as many.

@@ -67,6 +67,7 @@ class Proof {
       : bundle_(bundle),
         report_(report),
         limit_(limit),
+        reduced_(bundle.manifest.proof == "reduced"),
         golden_(bundle.folder / bundle.manifest.golden),
         runner_(bundle, golden_) {}
 
@@ -91,11 +92,13 @@ class Proof {
   void CheckEncoder() {
     const GraphInfo& info = bundle_.encoder->info();
     const auto longest = bundle_.manifest.max_source_len;
-    ForEachCell(EncoderCases(info, longest), longest, [&](int64_t batch, const Case& some) {
+    const std::vector<Case> cases = EncoderCases(info, longest, reduced_);
+    for (const auto& [batch, found] : Cells(cases, longest, reduced_)) {
+      const Case& some = found;
       const std::string cell = Join("batch ", batch, ", ", some.name.substr(std::string("encoder/").size()));
       CheckCell("encoder", cell, info, some, batch, [&](const Ids& rows) { return runner_.Encode(some, rows); });
-    });
-    const std::vector<int64_t> lengths = OneCallLengths(longest);
+    }
+    const std::vector<int64_t> lengths = OneCallLengths(longest, 1, reduced_);
     std::vector<size_t> most(info.outputs.size(), 0);
     for (const Group& group : Groups(info)) {
       for (const size_t place : group.outputs) most[place] = NumbersOfCall(lengths.size(), group.outputs.size());
@@ -104,31 +107,25 @@ class Proof {
                  [&](const Case& text, int64_t length) { return runner_.EncodeInOneCall(text, length, most); });
   }
 
-  // Calls `check` with each pair of a batch size and a case.
-  static void ForEachCell(const std::vector<Case>& cases, std::optional<int64_t> longest,
-                          const std::function<void(int64_t, const Case&)>& check) {
-    for (const int64_t batch : proof::kBatchSizes) {
-      for (const Case& some : cases) check(batch, some);
-    }
-    for (const int64_t batch : proof::kMoreBatchSizes) check(batch, CaseOfMoreBatches(cases, longest));
-  }
-
   void CheckDecoder(const std::string& form) {
     const GraphInfo& info = bundle_.model->info();
     const auto longest = bundle_.manifest.max_seq_len;
-    ForEachCell(Cases(longest), longest, [&](int64_t batch, const Case& some) {
+    const std::vector<Case> cases = Cases(longest, reduced_);
+    for (const auto& [batch, found] : Cells(cases, longest, reduced_)) {
+      const Case& some = found;
       const std::string cell = Join("batch ", batch, ", ", some.name);
       CheckCell(form, cell, info, some, batch, [&](const Ids& rows) { return runner_.Decode(form, some, rows); });
-    });
+    }
   }
 
   void CheckLong() {
-    for (const Case& some : LongCases(bundle_.manifest.max_seq_len)) {
+    const Manifest& manifest = bundle_.manifest;
+    for (const Case& some : LongCases(manifest.max_seq_len, reduced_)) {
       const auto read = [&]() -> std::vector<std::vector<std::vector<double>>> { return {runner_.DecodeLong(some)}; };
       CheckValues("long", some.name, bundle_.model->info(), some.name, read);
     }
     const GraphInfo& info = bundle_.model->info();
-    const std::vector<int64_t> lengths = OneCallLengths(bundle_.manifest.max_seq_len, bundle_.manifest.first_call);
+    const std::vector<int64_t> lengths = OneCallLengths(manifest.max_seq_len, manifest.first_call, reduced_);
     const size_t most = NumbersOfCall(lengths.size());
     const std::vector<Group> logits = {Groups(info)[0]};
     CheckLengths("long", "one call", info, logits, lengths, [&](const Case& text, int64_t length) {
@@ -280,6 +277,7 @@ class Proof {
   const Bundle& bundle_;
   Report& report_;
   const TimeLimit& limit_;
+  const bool reduced_;
   const GoldenFile golden_;
   CaseRunner runner_;
 };

@@ -229,7 +229,8 @@ Manifest ParseManifest(const std::string& text) {
   const Field root = document.Root("the manifest");
   if (!root.Says("format", kFormat)) Refuse("it lacks \"format\": \"", kFormat, "\"");
   if (const Field version = root["version"]; version.Int(0) != kVersion) {
-    Refuse("it has version ", version.Int(0), ", this program reads version ", kVersion);
+    const char* older = version.Int(0) < kVersion ? "; export it again" : "";
+    Refuse("it has version ", version.Int(0), ", this program reads version ", kVersion, older);
   }
   const int64_t minor = root.Has("minor") ? root["minor"].Int(0) : 0;
   Manifest manifest;

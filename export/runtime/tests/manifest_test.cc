@@ -28,10 +28,11 @@ std::string Whole() {
     files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
   }
   return R"({"format": "seqlab-bundle",
-"version": 7,
+"version": 8,
 "target": "portable",
 "min_onnxruntime": "1.30",
 "precision": "fp32",
+"proof": "full",
 "vocab_size": 11,
 "max_seq_len": null,
 "max_source_len": null,
@@ -80,9 +81,10 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const char *from, *to, *said;
   };
   const Change changes[] = {
-      {"version\": 7", "version\": 8", "it has version 8, this program reads version 7"},
-      {"version\": 7", "version\": \"7\"", "the manifest.version must be a whole number"},
-      {"version\": 7", "version\": 7, \"minor\": -1", "the manifest.minor must be a whole number from 0"},
+      {"version\": 8", "version\": 9", "it has version 9, this program reads version 8"},
+      {"version\": 8", "version\": 7", "it has version 7, this program reads version 8; export it again"},
+      {"version\": 8", "version\": \"8\"", "the manifest.version must be a whole number"},
+      {"version\": 8", "version\": 8, \"minor\": -1", "the manifest.minor must be a whole number from 0"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"seq_len\"", "\"more\": 1, \"seq_len\"", "the manifest has \"more\", which nothing here knows"},
       {"\"seq_len\"", "\"seq_lens\"", "the manifest lacks seq_len"},
@@ -123,9 +125,9 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
 }
 
 TEST(Manifest, UnknownFieldsOfANewerMinorVersionAreIgnored) {
-  const std::string minor = Join("\"version\": 7, \"minor\": ", kMinor + 1);
+  const std::string minor = Join("\"version\": 8, \"minor\": ", kMinor + 1);
   const auto newer = [&](const char* from, const char* to) {
-    std::string text = Changed("\"version\": 7", minor);
+    std::string text = Changed("\"version\": 8", minor);
     return Refused(text.replace(text.find(from), std::strlen(from), to));
   };
   EXPECT_EQ(newer("\"seq_len\"", "\"more\": 1, \"seq_len\""), "accepted");
@@ -134,7 +136,7 @@ TEST(Manifest, UnknownFieldsOfANewerMinorVersionAreIgnored) {
   EXPECT_EQ(newer("\"initial\"", "\"more\": 1, \"initial\""), "accepted");
   EXPECT_EQ(newer("\"inputs\"", "\"more\": 1, \"inputs\""), "accepted");
   EXPECT_EQ(newer("\"seq_len\"", "\"seq_lens\""), "the manifest lacks seq_len");
-  EXPECT_EQ(Refused(Changed("\"version\": 7", Join("\"version\": 7, \"minor\": ", kMinor, ", \"more\": 1"))),
+  EXPECT_EQ(Refused(Changed("\"version\": 8", Join("\"version\": 8, \"minor\": ", kMinor, ", \"more\": 1"))),
             "the manifest has \"more\", which nothing here knows");
 }
 

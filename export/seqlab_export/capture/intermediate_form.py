@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from typing import Any, Literal, get_args
 
 import torch
@@ -17,6 +16,7 @@ from seqlab.mixer import Mixer, fix_capacity
 from seqlab.nn.block import Block
 from seqlab.probes.attention_weights import recorded_weights
 from seqlab_export.capture.graph_forms import example, forms_of
+from seqlab_export.capture.precision import copy_sharing_weights
 from seqlab_export.runner.manifest import GraphInfo, TensorInfo
 
 IntermediateOutput = Literal["attention", "state"]
@@ -36,7 +36,7 @@ class IntermediateForm(nn.Module):
 
     def __init__(self, model: Any, kinds: Sequence[IntermediateOutput]) -> None:
         super().__init__()
-        self.model, self.kinds = deepcopy(model), kinds
+        self.model, self.kinds = copy_sharing_weights(model), kinds
         fix_capacity(self.model, None)  # each text is read from its start, without a cache
         for kind in kinds:
             if kind not in get_args(IntermediateOutput):

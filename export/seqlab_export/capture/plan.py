@@ -22,6 +22,9 @@ from seqlab_export.runner.sessions import Provider, ProviderName, provider_named
 
 MIN_ONNXRUNTIME = "1.30"
 
+MOST_WEIGHTS = 2**22
+"""Maximum number of weights of a model with a full proof, which takes about 10 seconds at this size."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportPlan:
@@ -108,6 +111,7 @@ def plan_export(
         stated={
             "min_onnxruntime": MIN_ONNXRUNTIME,
             "target": built.name,
+            "proof": "reduced" if sum(given.numel() for given in fitted.parameters()) > MOST_WEIGHTS else "full",
             "vocab_size": fitted.vocab_size if decodes else None,
             "max_seq_len": fitted.max_seq_len if decodes else None,
             "max_source_len": longest_input(fitted) if "encoder" in forms else None,

@@ -7,7 +7,6 @@ CUDA graph can record: no nodes with subgraphs, and no dynamic dimensions except
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from onnxscript import ir
 
 from seqlab.mixer import Mixer, fix_capacity
 from seqlab.nn.operation import Lowerings
+from seqlab_export.capture.precision import copy_sharing_weights
 from seqlab_export.lowering import ONNXRUNTIME, STANDARD
 
 TargetName = Literal["portable", "ort", "cuda-graph"]
@@ -45,7 +45,7 @@ class Target:
         Raises:
             ValueError: a CUDA graph needs fixed sizes, and a state grows although its mixer was given a capacity.
         """
-        model = deepcopy(model).cpu().float().eval()
+        model = copy_sharing_weights(model).cpu().float().eval()
         if not self.fixed_caches or not model.kind.decodes:
             return model
         if any(entry.kind == "growing" for entry in model.state_spec()):

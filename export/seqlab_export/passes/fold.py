@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from onnxscript import ir
 from onnxscript.optimizer import optimize_ir
+from onnxscript.rewriter.rules.common import slice_split_rule
 
 from seqlab_export.capture.weights import SMALLEST_BYTES
+
+_split_slices = slice_split_rule.try_rewrite
+
+
+def _split_slices_of(model: ir.Model, graph: Any, node: ir.Node, **options: Any) -> Any:
+    # The rule's first pattern is a Slice. Without this test it reads the whole graph at each node.
+    return _split_slices(model, graph, node, **options) if node.op_type == "Slice" else None
+
+
+slice_split_rule.try_rewrite = _split_slices_of
 
 
 def fold_constants(model: ir.Model) -> None:

@@ -6,9 +6,6 @@ T length, F features, R rows, N new tokens, V vocabulary.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from copy import deepcopy
-from itertools import product
-from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +16,27 @@ from numpy.typing import NDArray
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.text import prompt_tokens
 from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.files.phases import counted
 from seqlab.mixer import State
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.graph_forms import forms_of, longest_input, num_tokens
 from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.precision import Precision, in_dtype
+from seqlab_export.proof.drawn_tokens import DrawnTokens
 from seqlab_export.proof.fake_quantized import FakeQuantized
 from seqlab_export.proof.own_error import check_step, errors_at_lengths, largest
-from seqlab_export.proof.rounding import FEW, MOST_DRAWS, TermByTerm, draws_of
-from seqlab_export.proof.torch_outputs import cast, encoded, encoded_in_one_call, in_one_call, long_outputs, outputs
+from seqlab_export.proof.rounding import FEW, TermByTerm, draws_of
+from seqlab_export.proof.torch_outputs import (
+    cast,
+    encoded,
+    encoded_in_one_call,
+    encoded_often,
+    in_one_call,
+    long_outputs,
+    outputs,
+    outputs_often,
+)
+from seqlab_export.proof.widened import in_float64
 from seqlab_export.runner.cases import (
     BATCH_SIZES,
     ROWS,
@@ -84,7 +93,7 @@ def write_golden(plan: ExportPlan, folder: Path, declared: Arrays | None = None)
     Raises:
         ValueError: the model's `step` and `forward` differ.
     """
-    golden = _Golden(plan.model, plan.precision)
+    golden = _Golden(plan.model, plan.precision, reduced=plan.stated["proof"] == "reduced")
     golden.arrays |= declared or {}
     if golden.masks:
         golden.add_encoder()
@@ -93,9 +102,8 @@ def write_golden(plan: ExportPlan, folder: Path, declared: Arrays | None = None)
         golden.add_greedy(plan.tokenizers.get("tokenizer"))
     if plan.chooses_one:
         golden.add_whole()
-    np.savez(
-        folder / FILE_NAME, allow_pickle=False, **{name: _narrowed(array) for name, array in golden.arrays.items()}
-    )
+    arrays = {name: _narrowed(array) for name, array in golden.arrays.items()}
+    np.savez(folder / FILE_NAME, allow_pickle=False, **arrays)
 
 
 class _Golden:
@@ -105,35 +113,36 @@ class _Golden:
         masks: padding masks of the encoder's cases, by case name.
     """
 
-    def __init__(self, model: Any, precision: Precision) -> None:
-        self.precision = precision
-        doubles = forms_of(deepcopy(model))
-        self.references: dict[str, Any] = {name: form.double() for name, form in doubles.items()}
+    def __init__(self, model: Any, precision: Precision, *, reduced: bool) -> None:
+        self.precision, self.reduced = precision, reduced
+        self.references: dict[str, Any] = forms_of(in_float64(model))
         self.forms: dict[str, Any] = forms_of(in_dtype(model, precision))
         self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
         # The quantisation error is far larger than the rounding error, in any order of summation.
-        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(MOST_DRAWS))]
+        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, TermByTerm(0)]
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.generator = np.random.default_rng(_SEED)
-        self.num_drawn = 0
+        self.drawn = DrawnTokens(self.generator)
         encoder = self.forms.get("encoder")
-        self.masks = {} if encoder is None else dict(encoder_cases(encoder.info(), longest_input(model)))
+        longest = longest_input(model)
+        self.masks = {} if encoder is None else dict(encoder_cases(encoder.info(), longest, reduced=reduced))
 
     def add_encoder(self) -> None:
         form, reference = self.forms["encoder"], self.references["encoder"]
         info = form.info()
-        for case, pad_mask in self.masks.items():
+        for case, pad_mask in counted("reference of the encoder", self.masks.items()):
             inputs = self._draw(info.inputs[0], pad_mask)
             self.arrays[f"{case}/inputs"] = inputs
             expected = encoded(reference, inputs, pad_mask, info, nullcontext())
-            turns = product(self._modes(pad_mask), self._batch_sizes(pad_mask))
-            found = [encoded(form, inputs, pad_mask, info, *turn) for turn in turns]
+            given = (form, inputs, pad_mask, info)
+            found = [encoded(*given, self.own, size) for size in self._batch_sizes(pad_mask)]
+            found += [one for turn in self._draws(pad_mask) for one in encoded_often(*given, *turn)]
             self._judge(case, info, expected, found)
-        lengths = one_call_lengths(longest_input(form.model))
+        lengths = one_call_lengths(longest_input(form.model), reduced=self.reduced)
         inputs = self._draw(info.inputs[0], np.ones((1, lengths[-1]), dtype=np.bool_))
         self.arrays["encoder/one call/inputs"] = inputs
         texts = [encoded_in_one_call(reference, inputs, info, lengths, nullcontext())]
-        texts += [encoded_in_one_call(form, inputs, info, lengths, mode) for mode in self.modes[:2]]
+        texts += [encoded_in_one_call(form, inputs, info, lengths, mode) for mode in self.modes]
         # Over the two classes of one text the error is mostly chance, so it is at least the largest of all cases.
         least = {
             group: max(float(self.arrays[f"{case}/torch/{group}"]) for case in self.masks) for group in groups(info)
@@ -143,27 +152,30 @@ class _Golden:
     def add_decoder(self) -> None:
         form, reference = self.forms["model"], self.references["model"]
         info, model = form.info(), form.model
-        short, long = [*cases(model.max_seq_len)], [*long_cases(model.max_seq_len)]
-        lengths = one_call_lengths(model.max_seq_len, model.first_call)
+        short = [*cases(model.max_seq_len, reduced=self.reduced)]
+        long = [*long_cases(model.max_seq_len, reduced=self.reduced)]
+        lengths = one_call_lengths(model.max_seq_len, model.first_call, reduced=self.reduced)
         # A recurrent state has no time axis, unlike a cache.
         recurrent = any(
             output.dtype.startswith("float") and not {"T", "S+T", "C"} & {*output.dims} for output in info.outputs
         )
-        for number, (case, pad_mask) in enumerate(short):
+        for number, (case, pad_mask) in enumerate(counted("reference of the decoder", short)):
             tokens, starts = self._begin_case(number, case, pad_mask)
             expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
-            stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
-            check_step(stepped, expected, case)
+            if not self.reduced or number < len(short) - 1:  # The last case has most of the steps.
+                stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
+                check_step(stepped, expected, case)
             given, sizes = (tokens, pad_mask, info, starts[1]), self._batch_sizes(pad_mask)
             found = [outputs(self.forms["step"], *given, self.own, size) for size in sizes]
-            found += [outputs(form, *given, *turn) for turn in product(self._modes(pad_mask), sizes)]
+            found += [outputs(form, *given, self.own, size) for size in sizes]
+            found += [one for turn in self._draws(pad_mask) for one in outputs_often(form, *given, *turn)]
             if self.precision == "int8":
                 found += [outputs(form, *given, self.own, size, "chunks") for size in sizes]
             self._judge(case, info, expected, found)
-        for number, (case, pad_mask) in enumerate(long):
+        for number, (case, pad_mask) in enumerate(counted("reference of long texts", long)):
             tokens, starts = self._begin_case(number, case, pad_mask)
             expected = long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), "prefill")
-            found = [long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
+            found = [long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes]
             if recurrent:
                 # A graph may iterate over tokens where PyTorch sums over all in one operation, with a smaller error.
                 found.append(long_outputs(self.forms, tokens, pad_mask, info, starts[1], self.own, "step"))
@@ -176,14 +188,16 @@ class _Golden:
         # In int8 the range of an input, and hence its error, depends on the call.
         form = "each" if self.precision == "int8" else "prefill"
         whole = (self.forms, tokens, info, starts[1], lengths)
-        texts += [in_one_call(*whole, mode, form) for mode in self._modes(pad_mask)]
+        texts += [in_one_call(*whole, self.own, form)]
+        texts += [in_one_call(*whole, mode, form) for mode, copies in self._draws(pad_mask) for _ in range(copies)]
         if recurrent or self.precision == "int8":
             texts.append(in_one_call(*whole, self.own, "step"))
         self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 
-    def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
-        """The modes in which PyTorch computes a case."""
-        return self.modes[: 1 + draws_of(pad_mask.size)]
+    def _draws(self, pad_mask: NDArray[np.bool_]) -> list[tuple[Any, int]]:
+        """The modes that draw errors of a case, and the number of its copies that one batch reads in each."""
+        draws, most = draws_of(pad_mask.size, reduced=self.reduced), max(FEW // pad_mask.size, 1)
+        return [(mode, min(most, draws - first)) for mode in self.modes[1:] for first in range(0, draws, most)]
 
     def _batch_sizes(self, pad_mask: NDArray[np.bool_]) -> tuple[int, ...]:
         """The batch sizes in which PyTorch reads a case. In int8, the batch determines the range of an input, and hence
@@ -193,7 +207,7 @@ class _Golden:
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
         """The tokens of a decoder's case, and the first states of the reference and the model."""
         references, forms = self.references["model"].model, self.forms["model"].model
-        tokens = self._draw_tokens(forms.vocab_size, pad_mask)
+        tokens = self.drawn.tokens(forms.vocab_size, pad_mask)
         self.arrays[f"{case}/tokens"] = tokens
         # The longest source is paired with the shortest target.
         source = [*self.masks][-1 - number % len(self.masks)] if self.masks else None
@@ -294,19 +308,8 @@ class _Golden:
     def _draw(self, info: TensorInfo, pad_mask: NDArray[np.bool_]) -> NDArray[np.generic]:
         """Inputs: tokens (R, T), or features (R, T, F)."""
         if info.dtype == "int64":
-            return self._draw_tokens(num_tokens(self.forms["encoder"].model), pad_mask)
+            return self.drawn.tokens(num_tokens(self.forms["encoder"].model), pad_mask)
         return self.generator.standard_normal((*pad_mask.shape, int(info.dims[2])), dtype=np.float32)
-
-    def _draw_tokens(self, vocab_size: int, pad_mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Tokens (R, T), 0 at pads. Successive draws traverse the vocabulary in even strides, starting at the last id,
-        so that every id is read, or at least some ids in every region."""
-        stride = next(k for k in range(max(int(vocab_size * 0.618), 1), 2 * vocab_size) if gcd(k, vocab_size) == 1)
-        count = int(pad_mask.sum())
-        drawn = (vocab_size - 1 + stride * np.arange(self.num_drawn, self.num_drawn + count)) % vocab_size
-        self.num_drawn += count
-        tokens = np.zeros(pad_mask.shape, dtype=np.int64)
-        tokens[pad_mask] = self.generator.permutation(drawn)
-        return tokens
 
 
 def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:

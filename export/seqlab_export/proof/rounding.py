@@ -13,10 +13,13 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from seqlab_export.proof.widened import BLOCK
+
 DRAWS = 3
 """Minimum number of draws of a case. If a norm divides by a value that nearly cancels, one draw's error is chance."""
-
 MOST_DRAWS = 16
+REDUCED_DRAWS = 4
+"""Maximum number of draws of a case; in a reduced proof, whose models are wide, outliers weigh less."""
 
 FEW = 160
 """Number of tokens in a case below which more draws are made: one token that nearly cancels dominates the error."""
@@ -30,9 +33,10 @@ MOST_PRODUCTS = 2**24
 """Maximum number of products added one by one, in a tenth of a second. For larger products the error is drawn."""
 
 
-def draws_of(num_tokens: int) -> int:
-    """Number of draws of a case with `num_tokens` tokens."""
-    return min(max(FEW // num_tokens, DRAWS), MOST_DRAWS)
+def draws_of(num_tokens: int, *, reduced: bool = False) -> int:
+    """Number of draws of a case with `num_tokens` tokens; a reduced proof has no minimum but one."""
+    least, most = (1, REDUCED_DRAWS) if reduced else (DRAWS, MOST_DRAWS)
+    return min(max(FEW // num_tokens, least), most)
 
 
 aten = torch.ops.aten
@@ -78,11 +82,13 @@ class TermByTerm(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is aten.bmm.default and _is_over_time(*args):
             return _product_one_after_the_other(*args)
-        if func in (aten.mm.default, aten.bmm.default):
+        if func is aten.bmm.default:
             return self._summed(func, *args, terms=args[0].shape[-1])
+        if func is aten.mm.default:
+            return self._matrix_product(*args)
         if func is aten.addmm.default and not kwargs:
             bias, a, b = args
-            return bias + self._summed(aten.mm.default, a, b, terms=a.shape[-1])
+            return bias + self._matrix_product(a, b)
         if func is aten.convolution.default:
             x, weight, bias, *how = args
             y = self._summed(lambda a, b: func(a, b, None, *how), x, weight, terms=weight[0].numel())
@@ -90,6 +96,14 @@ class TermByTerm(TorchDispatchMode):
         if func is aten.sum.dim_IntList and args[0].is_floating_point() and len(args[1] or ()) == 1:
             return _one_after_the_other(*args)
         return func(*args, **(kwargs or {}))
+
+    def _matrix_product(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product of a (N, K) and b (K, M), over blocks of whose columns the float64 copies stay small."""
+        width = max(BLOCK // len(b), 1)
+        if b.shape[1] <= width:
+            return self._summed(aten.mm.default, a, b, terms=len(b))
+        blocks = torch.split(b, width, dim=1)
+        return torch.cat([self._summed(aten.mm.default, a, block, terms=len(b)) for block in blocks], dim=1)
 
     def _summed(self, product: Any, a: Tensor, b: Tensor, *, terms: int) -> Tensor:
         exact = product(a.double(), b.double())

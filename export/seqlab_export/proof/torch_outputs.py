@@ -52,16 +52,32 @@ def encoded(
     """The compared values of each encoder output, by its name in the graph. Batches are as small as a runtime's, since
     int8 inputs have one range per batch.
     """
+    return _selected(_encoded(form, inputs, pad_mask, mode, batch_size), info, pad_mask)
+
+
+def encoded_often(
+    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode, copies: int
+) -> list[Arrays]:
+    """`encoded` of several copies of the inputs, read in one batch under a mode that draws errors."""
+    given = np.tile(inputs, (copies, *[1] * (inputs.ndim - 1))), np.tile(pad_mask, (copies, 1))
+    found = _encoded(form, *given, mode, len(inputs) * copies)
+    return [_selected(tensors, info, pad_mask) for tensors in zip(*(each.chunk(copies) for each in found), strict=True)]
+
+
+@torch.no_grad()
+def _encoded(
+    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], mode: Mode, batch_size: int
+) -> list[Tensor]:
+    """Outputs of an encoder in the order of its graph."""
     batches = []
     for first in range(0, len(inputs), batch_size):
         rows = slice(first, first + batch_size)
         with mode:
             found = form(cast(inputs[rows], form.model), torch.from_numpy(pad_mask[rows]))
         batches.append(list(found.values()) if isinstance(found, dict) else [found])
-    return _selected([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask)
+    return [torch.cat(parts) for parts in zip(*batches, strict=True)]
 
 
-@torch.no_grad()
 def outputs(
     form: SequenceForm | StepForm,
     tokens: NDArray[np.int64],
@@ -73,6 +89,36 @@ def outputs(
     in_calls: str = "prefill",
 ) -> Arrays:
     """The compared values of a decoder that starts from a state. A step form reads one token per call."""
+    return _selected(_decoded(form, tokens, pad_mask, state, mode, batch_size, in_calls), info, pad_mask)
+
+
+def outputs_often(
+    form: SequenceForm,
+    tokens: NDArray[np.int64],
+    pad_mask: NDArray[np.bool_],
+    info: GraphInfo,
+    state: State,
+    mode: Mode,
+    copies: int,
+) -> list[Arrays]:
+    """`outputs` of several copies of the rows, read in one batch under a mode that draws errors."""
+    start = {name: torch.cat([entry] * copies) for name, entry in state.items()}
+    given = np.tile(tokens, (copies, 1)), np.tile(pad_mask, (copies, 1))
+    found = _decoded(form, *given, start, mode, len(tokens) * copies, "prefill")
+    return [_selected(tensors, info, pad_mask) for tensors in zip(*(each.chunk(copies) for each in found), strict=True)]
+
+
+@torch.no_grad()
+def _decoded(
+    form: SequenceForm | StepForm,
+    tokens: NDArray[np.int64],
+    pad_mask: NDArray[np.bool_],
+    state: State,
+    mode: Mode,
+    batch_size: int,
+    in_calls: str,
+) -> list[Tensor]:
+    """Logits and new state of a decoder in the order of its graph."""
     model = form.model
     in_calls = "step" if isinstance(form, StepForm) else in_calls
     batches = []
@@ -88,7 +134,7 @@ def outputs(
                 some, new = read(*given, start | new)
                 logits.append(some)
         batches.append([torch.cat(logits, dim=1), *new.values()])
-    return _selected([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask)
+    return [torch.cat(parts) for parts in zip(*batches, strict=True)]
 
 
 @torch.no_grad()

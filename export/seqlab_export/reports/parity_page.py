@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from itertools import groupby
 
 import onnxruntime
 from rich import box
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
+from seqlab.files.phases import listened
 from seqlab_export.reports.parity import SAME, Cell
 
 COLUMNS = tuple(
@@ -38,19 +41,30 @@ def to_row(cell: Cell) -> tuple[str, ...]:
     )
 
 
+def _watched(measured: Iterator[Cell]) -> Iterator[Cell]:
+    """The cells; if stderr is a terminal, it shows the phase of the work while one is measured."""
+    while True:
+        status = Console(stderr=True).status("measuring")
+        with status, listened(partial(_show_phase, status)):
+            cell = next(measured, None)
+        if cell is None:
+            return
+        yield cell
+
+
+def _show_phase(status: Status, phase: str, done: int, total: int) -> None:
+    status.update(f"measuring; {phase} {done}/{total}")
+
+
 def show(measured: Iterator[Cell]) -> list[Cell]:
     """Prints a table for each model and precision as soon as it is measured; values too long for 80 columns follow as
     separate lines."""
     console = Console()
     cells: list[Cell] = []
-    for (model, precision), group in groupby(measured, key=lambda cell: (cell.model, cell.precision)):
+    for (model, precision), group in groupby(_watched(measured), key=lambda cell: (cell.model, cell.precision)):
         print(f"Parity of {model} in {precision} with float64")
         table = Table(*COLUMNS[2:-2], box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-        with Console(stderr=True).status("measuring") as status:
-            several = []
-            for cell in group:
-                several.append(cell)
-                status.update(f"measuring; done: {cell.runtime}")
+        several = [*group]
         cells += several
         lines = []
         for cell in several:

@@ -6,7 +6,7 @@ B batch, T tokens given, R rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from math import ceil, prod
 from typing import Any
 
@@ -23,6 +23,9 @@ PROOF: dict[str, Any] = table("proof_constants")
 
 ROWS: int = PROOF["rows"]
 """Number of rows of each decoder case, and minimum number for an encoder case; read in batches of every size."""
+
+REDUCED_ROWS: int = PROOF["reduced_rows"]
+"""`ROWS` of a reduced proof, which reads all of them in one batch: one for each way of padding."""
 
 NUMBERS: int = PROOF["encoder_numbers"]
 """Minimum number of values compared at each position of an encoder's outputs: over the 20 values of ten rows with two
@@ -41,7 +44,7 @@ BATCH_SIZES: tuple[int, ...] = tuple(PROOF["batch_sizes"])
 """Batch sizes in which every case is read."""
 
 MORE_BATCH_SIZES: tuple[int, ...] = tuple(PROOF["more_batch_sizes"])
-"""Batch sizes in which `case_of_more_batches` is read; a batch with more rows than the case repeats its rows."""
+"""Batch sizes in which one case is read; a batch with more rows than the case repeats its rows."""
 
 
 def traced_len(longest: int | None) -> int:
@@ -56,16 +59,25 @@ def _case_lengths(longest: int | None) -> list[int]:
     return sorted({factor * traced_len(longest) + more for factor, more in PROOF["case_lengths"]})
 
 
-def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def num_rows(reduced: bool) -> int:
+    """Number of rows of each case of a proof."""
+    return REDUCED_ROWS if reduced else ROWS
+
+
+def cases(
+    longest: int | None, *, reduced: bool = False, rows: int | None = None, least: int = 0
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Names and pad masks (R, T): lengths 1, 2, the traced length, one more and four times it, up to `longest`.
 
-    Each length comes unpadded and padded. Padded rows alternate between padding on the left, on the right, all but
-    `least` tokens, all but the last token, and no padding.
+    Each length comes unpadded and padded, in a reduced proof only padded. Padded rows alternate between padding on the
+    left, on the right, all but `least` tokens, all but the last token, and no padding.
     """
+    rows = rows or num_rows(reduced)
     for length in _case_lengths(longest):
         if longest is not None and length > longest:
             continue
-        yield f"length {length}", np.ones((rows, length), dtype=np.bool_)
+        if length == 1 or not reduced:
+            yield f"length {length}", np.ones((rows, length), dtype=np.bool_)
         if length > 1:
             place = np.arange(length)
             bounds = {"begin": 0, "half": length // 2, "least": least, "last": length - 1, "end": length}
@@ -73,30 +85,44 @@ def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[
             yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(rows)])
 
 
-def long_cases(longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def long_cases(longest: int | None, *, reduced: bool = False) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Name and pad mask (2, T) of a text of up to `LONGEST` positions, if longer than `cases`: far beyond the traced
     length, and usually beyond training length and windows. One row is unpadded; the other has a third of left padding.
+    A reduced proof has the latter alone, (1, T).
     """
     length = LONGEST if longest is None else min(longest, LONGEST)
     if length > _case_lengths(longest)[-1]:
         pads = length // PROOF["long_pads"]
-        yield f"length {length}", np.array([[True] * length, [place >= pads for place in range(length)]])
+        masks = np.array([[True] * length, [place >= pads for place in range(length)]])
+        yield f"length {length}", masks[1:] if reduced else masks
 
 
-def one_call_lengths(longest: int | None, first_call: int = 1) -> list[int]:
+def one_call_lengths(longest: int | None, first_call: int = 1, *, reduced: bool = False) -> list[int]:
     """Lengths of texts that are read in one call: around each power of two from 16 on, the maximum, and one below it.
-    Each length is at least `first_call`.
+    Each length is at least `first_call`. A reduced proof has only the lengths above a power of two.
     """
     end = LONGEST if longest is None else min(longest, LONGEST)
     powers = (2**exponent for exponent in range(PROOF["first_power"].bit_length() - 1, end.bit_length() + 1))
-    around = {power + offset for power in powers for offset in PROOF["around_powers"]}
+    offsets = PROOF["around_powers"][-1:] if reduced else PROOF["around_powers"]
+    around = {power + offset for power in powers for offset in offsets}
     around |= {end + offset for offset in PROOF["around_longest"]}
     return sorted(length for length in around if max(first_call, 1) <= length <= end)
 
 
-def case_of_more_batches(masks: Mapping[str, NDArray[np.bool_]], longest: int | None) -> str:
-    """The last case whose length is at most the traced length plus one."""
-    return [name for name, mask in masks.items() if mask.shape[1] <= traced_len(longest) + 1][-1]
+def cells(
+    masks: Mapping[str, NDArray[np.bool_]], longest: int | None, *, reduced: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Pairs of a batch size and a case that is read in it: each case in `BATCH_SIZES`, and the last case whose length
+    is at most the traced length plus one in `MORE_BATCH_SIZES`. A reduced proof reads each case in one batch, and the
+    last case of at most two tokens in all of these sizes.
+    """
+    most = PROOF["reduced_batches_most"] if reduced else traced_len(longest) + 1
+    of_all_sizes = [name for name, mask in masks.items() if mask.shape[1] <= most][-1]
+    if reduced:
+        yield from ((len(mask), name) for name, mask in masks.items())
+    else:
+        yield from product(BATCH_SIZES, masks)
+    yield from product((*(BATCH_SIZES if reduced else ()), *MORE_BATCH_SIZES), [of_all_sizes])
 
 
 def batches(rows: int, size: int) -> list[NDArray[np.intp]]:
@@ -113,12 +139,16 @@ def passes(rows: int, size: int) -> list[NDArray[np.intp]]:
     return [np.arange(rows) + rows * np.minimum(last, again) for again in range(int(last.max()) + 1)]
 
 
-def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def encoder_cases(
+    info: GraphInfo, longest: int | None, *, reduced: bool = False
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """`cases` of an encoder. A source has at least one token, since a decoder attends to nothing else."""
     least = 1 if info.inputs[0].name == "source" else 0
     judged = [output for output in info.outputs if output.dtype not in ("bool", "int64") and 0 not in output.dims]
     numbers = min((prod(dim for dim in output.dims if isinstance(dim, int)) for output in judged), default=NUMBERS)
-    for case, pad_mask in cases(longest, rows=ROWS * ceil(NUMBERS / (ROWS * numbers)), least=least):
+    least_rows = num_rows(reduced)
+    rows = least_rows * ceil(NUMBERS / (least_rows * numbers))
+    for case, pad_mask in cases(longest, reduced=reduced, rows=rows, least=least):
         yield f"encoder/{case}", pad_mask
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from seqlab.files.phases import counted
 from seqlab_export.runner.graph_file import check_graph
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
 from seqlab_export.runner.sessions import RUN_OPTIONS, ProviderName, provider_named, run_session
@@ -51,7 +52,8 @@ class Bundle:
 
         graphs = {name: getattr(self.manifest, name) for name in ("encoder", "model", "step")}
         self._session = partial(provider_named(provider).open, threads=threads)
-        self.sessions = {name: self._open(graph.file) for name, graph in graphs.items() if graph}
+        present = {name: graph for name, graph in graphs.items() if graph}
+        self.sessions = {name: self._open(graph.file) for name, graph in counted("loading graphs", present.items())}
 
     def _open(self, file: str) -> ort.InferenceSession:
         check_graph(self.folder / file, self.manifest.target)

@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
+from seqlab.files.phases import counted
 from seqlab.files.regular_file import check_regular
 from seqlab_export.runner.files import leads_out, sha256_of
 from seqlab_export.runner.graph_file import BundleError as BundleError
@@ -91,6 +92,7 @@ class Manifest:
         target: target of the graphs.
         precision: type of all weights and, except in bf16, of the arithmetic; or, if quantised,
             type of the weights of linear layers.
+        proof: extent of the proof, "full" or "reduced".
         vocab_size: number of tokens that a decoder chooses from; None = no decoder.
         max_seq_len: maximum sequence length of the decoder, in tokens; None = unlimited, or no decoder.
         max_source_len: maximum input length of the encoder; None = unlimited, or no encoder.
@@ -110,6 +112,7 @@ class Manifest:
     min_onnxruntime: str
     target: str
     precision: str
+    proof: str
     vocab_size: int | None
     max_seq_len: int | None
     max_source_len: int | None
@@ -230,7 +233,8 @@ def load_manifest(folder: Path) -> Manifest:
         raise BundleError(f'{path} is not a bundle\'s manifest: it lacks "format": "{FORMAT}"')
     version = content.pop("version", None)
     if type(version) is not int or version != VERSION:
-        raise BundleError(f"{path} has version {version!r}, this program reads version {VERSION}")
+        older = "; export it again" if type(version) is int and version < VERSION else ""
+        raise BundleError(f"{path} has version {version!r}, this program reads version {VERSION}{older}")
     try:
         minor = Reader(CLASSES).read({"count": 0}, content.pop("minor", 0), "the manifest.minor")
         manifest: Manifest = Reader(CLASSES, minor > MINOR).read({"manifest": {}}, content, "the manifest")
@@ -265,7 +269,7 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
             damage[name] = "it is a link out of the bundle"
     graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
     damage |= find_wrong_sizes(folder, [name for name in manifest.files if name not in damage], graphs)
-    for name, digest in manifest.files.items():
+    for name, digest in counted("hashes of the files", manifest.files.items()):
         if name not in damage and sha256_of(folder / name) != digest:
             damage[name] = "its sha256 is not the manifest's"
     for path in folder.rglob("*"):

@@ -12,15 +12,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.files.phases import counted
 from seqlab_export.runner.cases import (
-    BATCH_SIZES,
-    MORE_BATCH_SIZES,
     PROOF,
     Arrays,
     batches,
     calls,
-    case_of_more_batches,
     cases,
+    cells,
     encoder_cases,
     groups,
     limit,
@@ -67,7 +66,7 @@ class Proof:
     """The checks of a runtime against the golden file of a bundle.
 
     Args:
-        batch_sizes: batch sizes in which every case is read; None = `BATCH_SIZES`, and one case in `MORE_BATCH_SIZES`.
+        batch_sizes: batch sizes in which every case is read; None = those of `cells`.
         forms: subset of `FORMS`; "long" includes the texts of `one_call_lengths`, for encoders too.
     """
 
@@ -85,32 +84,36 @@ class Proof:
         self.manifest = manifest
         self.golden = golden
         encoder = manifest.encoder
-        self.masks = {} if encoder is None else dict(encoder_cases(encoder, manifest.max_source_len))
+        self.reduced = manifest.proof == "reduced"
+        longest = manifest.max_source_len
+        self.masks = {} if encoder is None else dict(encoder_cases(encoder, longest, reduced=self.reduced))
 
     def values(self) -> Iterator[Check]:
         """One check for each group of outputs in each cell: a batch size and a case, or a length read in one call."""
         encoder, model, longest = self.manifest.encoder, self.manifest.model, self.manifest.max_seq_len
         if encoder is not None:
-            for batch_size, case in self._cells(self.masks, self.manifest.max_source_len):
+            for batch_size, case in counted("proof: encoder", [*self._cells(self.masks, self.manifest.max_source_len)]):
                 cell = f"batch {batch_size}, {case.removeprefix('encoder/')}"
                 yield from self._cell("encoder", cell, encoder, case, self.masks[case], batch_size)
             if "long" in self.forms:
-                yield from self._lengths("encoder", encoder, one_call_lengths(self.manifest.max_source_len))
+                lengths = one_call_lengths(self.manifest.max_source_len, reduced=self.reduced)
+                yield from self._lengths("encoder", encoder, lengths)
         if model is not None:
-            masks = dict(cases(longest))
+            masks = dict(cases(longest, reduced=self.reduced))
             for form in [form for form in self.forms if form != "long"]:
-                for batch_size, case in self._cells(masks, longest):
+                for batch_size, case in counted(f"proof: {form}", [*self._cells(masks, longest)]):
                     yield from self._cell(form, f"batch {batch_size}, {case}", model, case, masks[case], batch_size)
             if "long" in self.forms:
-                for case, pad_mask in long_cases(longest):
+                for case, pad_mask in counted("proof: long texts", [*long_cases(longest, reduced=self.reduced)]):
                     yield from self._cell("long", case, model, case, pad_mask, len(pad_mask))
-                yield from self._lengths("long", model, one_call_lengths(longest, self.manifest.first_call))
+                lengths = one_call_lengths(longest, self.manifest.first_call, reduced=self.reduced)
+                yield from self._lengths("long", model, lengths)
 
     def _cells(self, masks: Mapping[str, NDArray[np.bool_]], longest: int | None) -> Iterator[tuple[int, str]]:
         """Pairs of a batch size and a case that is read in it."""
-        yield from product(self.batch_sizes or BATCH_SIZES, masks)
         if self.batch_sizes is None:
-            yield from product(MORE_BATCH_SIZES, [case_of_more_batches(masks, longest)])
+            return cells(masks, longest, reduced=self.reduced)
+        return product(self.batch_sizes, masks)
 
     def greedy(self) -> Iterator[Check]:
         """One check for each prompt."""
@@ -190,7 +193,7 @@ class Proof:
         given = self._array(f"{case}/{'inputs' if kind == 'encoder' else 'tokens'}", 1, lengths[-1])
         names = [name for together in judged_together.values() for name in together]
         expected, begins = {name: self._array(f"{case}/{name}") for name in names}, dict.fromkeys(names, 0)
-        for length in lengths:
+        for length in counted("proof: lengths in one call", lengths):
             subject = f"length {length} in one call"
             try:
                 if kind == "encoder":

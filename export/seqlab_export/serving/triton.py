@@ -33,7 +33,7 @@ from seqlab_export.serving.{module} import {step} as TritonPythonModel
 '''
 TEXT_CODE = {
     "seqlab": (
-        *("__init__.py", "decoding", "files/__init__.py", "files/regular_file.py"),
+        *("__init__.py", "decoding", "files/__init__.py", "files/phases.py", "files/regular_file.py"),
         *("config/__init__.py", "config/text_options.py"),
     ),
     "seqlab_data": ("__init__.py", "tokenizers"),

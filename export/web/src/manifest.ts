@@ -49,6 +49,7 @@ interface Named {
   dtype: DType;
   dim: Dim;
   precision: keyof typeof table.precisions;
+  proof: keyof typeof table.proofs;
   target: keyof typeof table.targets;
   tensor: TensorInfo;
   state: StateInfo;
@@ -71,7 +72,8 @@ export function parseManifest(bytes: Uint8Array): Manifest {
   if (!root.get("format").is(table.format)) refuse(`the manifest lacks "format": "${table.format}"`);
   const version = root.get("version");
   if (!version.is(table.version)) {
-    refuse(`the manifest has version ${version.int(0)}, this program reads version ${table.version}`);
+    const older = version.int(0) < table.version ? "; export it again" : "";
+    refuse(`the manifest has version ${version.int(0)}, this program reads version ${table.version}${older}`);
   }
   const minor = root.has("minor") ? root.get("minor").int(0) : 0;
   const known = minor > table.minor ? root.ofNewerMinor() : root;

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 def export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from seqlab.cli.phases import phases_shown
     from seqlab.tracking.registry import model_name
     from seqlab.trained.load import load_run
     from seqlab_export.bundle import ParityError
@@ -74,12 +75,13 @@ def export(options: argparse.Namespace) -> int:
     out = (file_to_write if options.format == "html" else folder_to_write)(options.out)
     if options.format == "html":
         check_new_page(out)
-    loaded = load_run(options.target, trust=options.trust)
     with tempfile.TemporaryDirectory() as folder:
         bundle = out if options.format == "bundle" else Path(folder) / "bundle"
         settings = {"provider": options.provider, "target": options.graphs, "taps": options.taps}
         try:
-            report = export_run(loaded, options.precision, bundle, **settings)
+            with phases_shown("reading the run"):
+                loaded = load_run(options.target, trust=options.trust)
+                report = export_run(loaded, options.precision, bundle, **settings)
         except ParityError as error:
             Console().print(error.report.table())
             print(f"seqlab: {error}", file=sys.stderr)
@@ -203,11 +205,13 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def _proven(bundle: Path, provider: Any, **limits: float) -> Report:
+    from seqlab.cli.phases import phases_shown
     from seqlab_export.runner.memory_wall import memory_wall
     from seqlab_export.runner.sessions import PROVIDERS
     from seqlab_export.runner.verify import verify_bundle
 
-    with memory_wall(bundle) if PROVIDERS[provider].on_cpu else contextlib.nullcontext():
+    wall = memory_wall(bundle) if PROVIDERS[provider].on_cpu else contextlib.nullcontext()
+    with wall, phases_shown("reading the bundle"):
         return verify_bundle(bundle, provider=provider, **limits)
 
 

@@ -71,6 +71,7 @@ def conformance(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from seqlab.config.quiet import quiet
+    from seqlab.files.phases import listened
     from seqlab.mixer import Mixer
     from seqlab.positions import PositionalEncoding
     from seqlab_export.reports.conformance import all_mixers, all_positions, conformance
@@ -80,11 +81,15 @@ def conformance(options: argparse.Namespace) -> int:
     mixers = _chosen(options.mixers, all_mixers(), Mixer)
     encodings = _chosen(options.positions, all_positions(), PositionalEncoding)
     out = _folder(options.out, "conformance", "mixer")
-    rows = []
+    rows: list[Any] = []
+    num_pairs = len(mixers) * len(encodings)
     with Console(stderr=True).status("measuring") as status:
-        for row in conformance(mixers, encodings):
-            rows.append(row)
-            status.update(f"measuring; done: {len(rows)} of {len(mixers) * len(encodings)} pairs")
+
+        def show(phase: str, done: int, total: int) -> None:
+            status.update(f"measuring; done: {len(rows)} of {num_pairs} pairs; {phase} {done}/{total}")
+
+        with listened(show):
+            rows.extend(conformance(mixers, encodings))
     Console().print(to_table(rows))
     print("".join(f"{line}\n" for line in reasons(rows)), end="")
     failed = sum(cell.failed is not None for row in rows for cell in row.cells.values())

@@ -97,9 +97,11 @@ def ui(options: argparse.Namespace) -> int:
     argument("--run-name", metavar="NAME", help="name of the run; default: the folder's name"),
 )
 def import_hf(options: argparse.Namespace) -> int:
+    from seqlab.cli.phases import phases_shown
     from seqlab.trained import import_hf
 
-    run = import_hf.import_hf(Path(options.folder), experiment=options.experiment, run_name=options.run_name)
+    with phases_shown("reading the checkpoint"):
+        run = import_hf.import_hf(Path(options.folder), experiment=options.experiment, run_name=options.run_name)
     name, within = run.run_name, "not compared: transformers is not installed"
     if run.difference is not None:
         within = f"within {run.difference:.1e} of transformers' (RMS)"

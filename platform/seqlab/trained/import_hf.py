@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.config.configs import build
+from seqlab.files.phases import report
 from seqlab.models.pretrained import Pretrained, SpecialIds, read_pretrained, read_special_ids
 from seqlab.tracking.logger import RunLogger, check_experiment
 from seqlab.tracking.params import to_yaml
@@ -37,6 +38,7 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
         ValueError: a file is missing, the model is not supported, or its logits differ. No run is created then.
     """
     check_experiment(experiment)
+    report("reading the checkpoint", 0, 4)
     pretrained = read_pretrained(folder)
     special = read_special_ids(folder, pretrained.vocab_size)
     config: dict[str, Any] = {
@@ -50,11 +52,14 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
         config["data"] = {"class_path": "seqlab_data.TextDataModule", "init_args": options}
     told = {"vocab_size": pretrained.vocab_size, "seq_len": pretrained.seq_len}
     # Before our model is built, so that only one of the two models is in memory.
+    report("logits of transformers", 1, 4)
     foreign = ForeignLogits.of(folder, **told)
+    report("logits of seqlab", 2, 4)
     task, _ = build(config, told)
     task.model.load_state_dict(pretrained.weights)
     difference = None if foreign is None else foreign.check(task.model.eval())
 
+    report("storing the run", 3, 4)
     logger = RunLogger(experiment, name=run_name or folder.resolve().name)
     assert logger.checkpoint_dir is not None
     logger.checkpoint_dir.mkdir(parents=True, exist_ok=True)

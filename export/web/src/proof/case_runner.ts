@@ -110,7 +110,8 @@ export class CaseRunner {
   async readSource(decoder: Decoder, name: string, rows: readonly number[]): Promise<void> {
     if (this.bundle.encoder === null) return;
     const source = this.golden.at(`${name}/source`).text;
-    const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.maxSourceLen);
+    const { manifest } = this.bundle;
+    const cases = encoderCases(this.bundle.encoder.info, manifest.maxSourceLen, manifest.proof === "reduced");
     const found = cases.find((some) => some.name === source);
     if (found === undefined) refuse(`the golden file names a source "${source}", which is no case`);
     const { tokens, mask } = this.inputsOf(found, rows);

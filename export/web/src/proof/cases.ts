@@ -51,13 +51,19 @@ function caseLengths(longest: number | null): number[] {
   return [...new Set(lengths)].sort((a, b) => a - b);
 }
 
-/** Cases of each length, up to the maximum of the model, unpadded and padded. */
-export function casesOf(longest: number | null, rows = table.rows, least = 0): Case[] {
+/** Cases of each length, up to the maximum of the model, unpadded and padded; in a reduced proof, only padded. */
+export function casesOf(longest: number | null, reduced: boolean, rows = rowsOf(reduced), least = 0): Case[] {
   const readable = caseLengths(longest).filter((length) => longest === null || length <= longest);
   return readable.flatMap((length) => {
     const whole = { name: `length ${length}`, rows, length, mask: new Uint8Array(rows * length).fill(1) };
-    return length === 1 ? [whole] : [whole, paddedCase(rows, length, least)];
+    if (length === 1) return [whole];
+    const padded = paddedCase(rows, length, least);
+    return reduced ? [padded] : [whole, padded];
   });
+}
+
+function rowsOf(reduced: boolean): number {
+  return reduced ? table.reduced_rows : table.rows;
 }
 
 function paddedCase(rows: number, length: number, least: number): Case {
@@ -70,30 +76,43 @@ function paddedCase(rows: number, length: number, least: number): Case {
   return { name: `length ${length}, padded`, rows, length, mask };
 }
 
-/** Two texts of the maximum length, if that is longer than `casesOf`; one has pads on its left. */
-export function longCases(longest: number | null): Case[] {
+/** Two texts of the maximum length, if that is longer than `casesOf`; one has pads on its left, and is the only one of a
+ * reduced proof.
+ */
+export function longCases(longest: number | null, reduced: boolean): Case[] {
   const length = Math.min(longest ?? table.longest, table.longest);
   if (length <= caseLengths(longest).at(-1)!) return [];
   const mask = new Uint8Array(2 * length).fill(1);
   mask.fill(0, length, length + Math.floor(length / table.long_pads));
-  return [{ name: `length ${length}`, rows: 2, length, mask }];
+  const name = `length ${length}`;
+  return reduced ? [{ name, rows: 1, length, mask: mask.slice(length) }] : [{ name, rows: 2, length, mask }];
 }
 
-/** Lengths of texts that are read in one call: around powers of two and around the maximum. Each is at least the first
- * call of a prefix-causal model.
+/** Lengths of texts that are read in one call: around powers of two, in a reduced proof only above them, and around the
+ * maximum. Each is at least the first call of a prefix-causal model.
  */
-export function oneCallLengths(longest: number | null, firstCall = 1): number[] {
+export function oneCallLengths(longest: number | null, firstCall: number, reduced: boolean): number[] {
   const end = Math.min(longest ?? table.longest, table.longest);
   const around = new Set(table.around_longest.map((offset) => end + offset));
   for (let power = table.first_power; power <= 2 * end; power *= 2) {
-    table.around_powers.forEach((offset) => around.add(power + offset));
+    table.around_powers.slice(reduced ? -1 : 0).forEach((offset) => around.add(power + offset));
   }
   return [...around].filter((length) => Math.max(firstCall, 1) <= length && length <= end).sort((a, b) => a - b);
 }
 
-/** The last case whose length is at most the traced length plus one. */
-export function caseOfMoreBatches(cases: readonly Case[], longest: number | null): Case {
-  return cases.findLast(({ length }) => length <= tracedLength(longest) + 1)!;
+/** Pairs of a batch size and a case that is read in it: each case in the batch sizes of all, and the last case whose
+ * length is at most the traced length plus one in more. A reduced proof reads each case in one batch, and the last case
+ * of at most two tokens in all of these sizes.
+ */
+export function cellsOf(cases: readonly Case[], longest: number | null, reduced: boolean): [number, Case][] {
+  const most = reduced ? table.reduced_batches_most : tracedLength(longest) + 1;
+  const ofAllSizes = cases.findLast(({ length }) => length <= most)!;
+  const whole = cases.map((some): [number, Case] => [some.rows, some]);
+  const all = table.batch_sizes.flatMap((batch) =>
+    (reduced ? [ofAllSizes] : cases).map((some): [number, Case] => [batch, some]),
+  );
+  const more = table.more_batch_sizes.map((batch): [number, Case] => [batch, ofAllSizes]);
+  return [...(reduced ? whole : []), ...all, ...more];
 }
 
 /** The rows of each batch of this size; rows repeat if the batch is larger than their number. */
@@ -112,11 +131,11 @@ export function passesOf(rows: number, size: number): number[][] {
 }
 
 /** `casesOf` of an encoder. A source has at least one token, since a decoder attends to nothing else. */
-export function encoderCases(info: GraphInfo, longest: number | null): Case[] {
+export function encoderCases(info: GraphInfo, longest: number | null, reduced: boolean): Case[] {
   const judged = info.outputs.filter((output) => isFloat(output) && !output.dims.includes(0));
   const numbers = judged.reduce((least, output) => Math.min(least, fixedSize(output)), table.encoder_numbers);
-  const rows = table.rows * Math.ceil(table.encoder_numbers / (table.rows * numbers));
-  const cases = casesOf(longest, rows, info.inputs[0].name === "source" ? 1 : 0);
+  const rows = rowsOf(reduced) * Math.ceil(table.encoder_numbers / (rowsOf(reduced) * numbers));
+  const cases = casesOf(longest, reduced, rows, info.inputs[0].name === "source" ? 1 : 0);
   return cases.map((some) => ({ ...some, name: `encoder/${some.name}` }));
 }
 

@@ -14,7 +14,7 @@ import { divergenceOf, errorsOf, groupsOf, judged, limitOf, mostNumbers, numbers
 import type { Group } from "./accuracy.js";
 import { CaseRunner, stacked } from "./case_runner.js";
 import * as read from "./cases.js";
-import { casesOf, encoderCases, longCases, type Case } from "./cases.js";
+import { casesOf, cellsOf, encoderCases, longCases, type Case } from "./cases.js";
 import { checkDeclared } from "./declared.js";
 import { GoldenFile } from "./golden.js";
 import { Report, type Check } from "./report.js";
@@ -54,13 +54,6 @@ export async function verify(
   return report;
 }
 
-/** Pairs of a batch size and a case that is read with it. */
-function cellsOf(cases: readonly Case[], longest: number | null): [number, Case][] {
-  const all = table.batch_sizes.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
-  const one = read.caseOfMoreBatches(cases, longest);
-  return [...all, ...table.more_batch_sizes.map((batch): [number, Case] => [batch, one])];
-}
-
 class Proof {
   private readonly runner: CaseRunner;
   private readonly ends: number;
@@ -77,15 +70,16 @@ class Proof {
 
   async checkAll(): Promise<void> {
     const { encoder, model, manifest } = this.bundle;
+    const reduced = manifest.proof === "reduced";
     if (encoder !== null) {
       const longest = manifest.maxSourceLen;
       const groups = groupsOf(encoder.info);
-      for (const [batch, some] of cellsOf(encoderCases(encoder.info, longest), longest)) {
+      for (const [batch, some] of cellsOf(encoderCases(encoder.info, longest, reduced), longest, reduced)) {
         const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
         const encode = (rows: readonly number[]) => this.runner.encode(some, rows);
         await this.checkCell("encoder", subject, encoder.info, some, batch, encode);
       }
-      const lengths = read.oneCallLengths(longest);
+      const lengths = read.oneCallLengths(longest, 1, reduced);
       const most = (output: TensorInfo) => {
         const together = groups.find(({ outputs }) => outputs.includes(output));
         return together === undefined ? 0 : numbersOfCall(lengths.length, together.outputs.length);
@@ -95,16 +89,16 @@ class Proof {
     }
     if (model !== null) {
       for (const form of ["prefill", "chunks", "step"] as const) {
-        for (const [batch, some] of cellsOf(casesOf(manifest.maxSeqLen), manifest.maxSeqLen)) {
+        for (const [batch, some] of cellsOf(casesOf(manifest.maxSeqLen, reduced), manifest.maxSeqLen, reduced)) {
           const decode = (rows: readonly number[]) => this.runner.decode(form, some, rows);
           await this.checkCell(form, `batch ${batch}, ${some.name}`, model.info, some, batch, decode);
         }
       }
-      for (const some of longCases(manifest.maxSeqLen)) {
+      for (const some of longCases(manifest.maxSeqLen, reduced)) {
         const decode = async () => [await this.runner.decodeLong(some)];
         await this.checkValues("long", some.name, model.info, some.name, decode);
       }
-      const lengths = read.oneCallLengths(manifest.maxSeqLen, manifest.firstCall);
+      const lengths = read.oneCallLengths(manifest.maxSeqLen, manifest.firstCall, reduced);
       const most = numbersOfCall(lengths.length);
       const decode = (text: Case, length: number) => this.runner.decodeInOneCall(text, length, most);
       const logits = groupsOf(model.info).filter(({ name }) => name === "logits");
