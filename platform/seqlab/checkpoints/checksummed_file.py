@@ -72,8 +72,11 @@ def save_checksummed(checkpoint: dict[str, Any], path: Path) -> None:
     sync_folder(path.parent)
 
 
-def load_checksummed(path: str | Path) -> dict[str, Any]:
-    """Loads a checkpoint written by `save_checksummed`, on the CPU.
+def load_checksummed(path: str | Path, *, device: str = "cpu") -> dict[str, Any]:
+    """Loads a checkpoint written by `save_checksummed`.
+
+    Args:
+        device: device of the tensors; on "meta" they take no memory and have no values.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -87,7 +90,7 @@ def load_checksummed(path: str | Path) -> dict[str, Any]:
             check_parts(file)
             _check_hash(file, seal)
             check_pickle(pickle_of(file))
-            checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+            checkpoint: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
         except pickle.UnpicklingError as error:
             raise ValueError(
                 f"checkpoint {path} was not loaded: it holds an object other than tensors, numbers, strings, lists and "
