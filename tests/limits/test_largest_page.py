@@ -16,7 +16,7 @@ from seqlab_export.page import largest
 FILE = 402_653_166
 """Bytes whose base64 is the longest string of V8: with one more, Chromium reads an empty text."""
 OF_FILE = f"has [0-9]+ bytes, but a browser opens at most {FILE} of a file; `seqlab export RUN .* --precision int4`"
-OF_ALL = f"take [0-9]+ bytes in a browser, which opens a page of at most {4 * FILE}; `seqlab export RUN .* int4`"
+OF_ALL = f"take [0-9]+ bytes in a browser, which opens at most {4 * FILE} in a page; `seqlab export RUN .* int4`"
 
 
 def bundles(sizes: Sequence[int], precision: str = "fp32") -> None:

@@ -37,7 +37,7 @@ def check_sizes(bundles: Sequence[Path]) -> None:
         total += sum(sizes.values()) * (OF_16_BITS if load_manifest(bundle).precision in ("bf16", "fp16") else 1)
     if total > MOST_BYTES_IN_ALL:
         raise ValueError(
-            f"these bundles take {total} bytes in a browser, which opens a page of at most {MOST_BYTES_IN_ALL}; {REMEDY}"
+            f"the bundles take {total} bytes in a browser, which opens at most {MOST_BYTES_IN_ALL} in a page; {REMEDY}"
         )
 
 

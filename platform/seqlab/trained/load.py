@@ -116,12 +116,12 @@ def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], 
 
 
 def count_weights(run: str) -> int:
-    """Number of weights of a run's model, counted without the memory to load them; raises as `load_run`."""
+    """Number of weights of a run's model, counted without reading them; raises as `load_run`."""
     path, _ = checkpoint_of(run)
-    checkpoint = load_checksummed(path, device="meta")
+    checkpoint = load_checksummed(path, values=False)
     with _saying(path):
         weights = weights_of(checkpoint)
-    return sum(weight.numel() for name, weight in weights.items() if name.startswith("model."))
+        return sum(weight.numel() for name, weight in weights.items() if name.startswith("model."))
 
 
 def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:
