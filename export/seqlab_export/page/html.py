@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from seqlab.files.atomic import replacing
 from seqlab.files.finite_json import in_page
+from seqlab_export.page.largest import check_sizes, names_of
 from seqlab_export.page.parts import parts_of
-from seqlab_export.runner.manifest import FILE_NAME, SEAL_NAME, BundleError, load_manifest
+from seqlab_export.runner.manifest import BundleError
 from seqlab_export.runner.memory_wall import memory_wall
 from seqlab_export.runner.verify import verify_bundle
 
@@ -19,8 +20,8 @@ TEMPLATE = Path(__file__).with_name("template.html")
 PLACE = "<!-- PAGE DATA -->"
 TRY_IT, LOOK_INSIDE = "Try it", "Look inside"
 """Names of the page's tabs."""
-MOST_BYTES = 384 * 2**20
-"""Largest file in a page, in bytes. As base64 it is one string, and browsers take no string over 512 MiB."""
+CHUNK = 3 * 2**18
+"""Bytes encoded at once; a multiple of 3, so that the base64 of a file is that of its chunks."""
 
 
 class Shown(NamedTuple):
@@ -59,6 +60,7 @@ def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TRY_IT, text: 
         ValueError: the file exists, the template is not built, or a bundle fails verification or is too large.
     """
     check_new_page(out)
+    check_sizes([shown.folder for shown in bundles])
     for shown in bundles:
         _check(shown.folder)
     about = [
@@ -80,17 +82,12 @@ def _check(bundle: Path) -> None:
     if not report.ok:
         first = report.failures[0]
         raise BundleError(f"no page was written: {bundle} fails in {first.kind}, {first.subject}: {first.note}")
-    for name in _names(bundle):
-        if (size := (bundle / name).stat().st_size) > MOST_BYTES:
-            raise ValueError(f"{bundle / name} has {size} bytes, a page holds files of at most {MOST_BYTES}")
-
-
-def _names(bundle: Path) -> list[str]:
-    return [FILE_NAME, SEAL_NAME, *load_manifest(bundle).files]
 
 
 def _elements(number: int, bundle: Path) -> Iterator[str]:
-    for name in _names(bundle):
-        content = base64.b64encode((bundle / name).read_bytes()).decode()
-        path = escape(name, quote=True)
-        yield f'<script type="text/plain" data-bundle="{number}" data-path="{path}">{content}</script>\n'
+    for name in names_of(bundle):
+        yield f'<script type="text/plain" data-bundle="{number}" data-path="{escape(name, quote=True)}">'
+        with (bundle / name).open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield base64.b64encode(chunk).decode()
+        yield "</script>\n"

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 
 class DrawnTokens:
-    """Successive draws that traverse a vocabulary in even strides, starting at the last id, so that every id is read, or
-    at least some ids in every region.
+    """Successive draws that traverse a vocabulary in even strides, starting at the last id: every id is read, or at
+    least some ids in every region.
 
     Args:
         generator: generator of the order within a draw.

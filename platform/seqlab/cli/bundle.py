@@ -75,6 +75,7 @@ def export(options: argparse.Namespace) -> int:
     out = (file_to_write if options.format == "html" else folder_to_write)(options.out)
     if options.format == "html":
         check_new_page(out)
+        check_page_of(options.target, options.precision)
     with tempfile.TemporaryDirectory() as folder:
         bundle = out if options.format == "bundle" else Path(folder) / "bundle"
         settings = {"provider": options.provider, "target": options.graphs, "taps": options.taps}
@@ -97,6 +98,14 @@ def export(options: argparse.Namespace) -> int:
             triton.write_repository(bundle, out, name, provider=options.provider)
             print(f"Model repository {out} · next: tritonserver --model-repository={out}")
     return 0
+
+
+def check_page_of(run: str, precision: str) -> None:
+    """Raises ValueError, before a run is loaded, if a page of it would be too large for a browser."""
+    from seqlab.trained.load import count_weights
+    from seqlab_export.page.largest import check_weights
+
+    check_weights(count_weights(run), precision)
 
 
 def export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) -> Report:

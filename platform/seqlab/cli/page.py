@@ -6,7 +6,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from seqlab.cli.bundle import export_run
+from seqlab.cli.bundle import check_page_of, export_run
 from seqlab.cli.shown import shown
 from seqlab.cli.verb import RUN_OR_BUNDLE, TRUST, argument, verb
 from seqlab.files.place_to_write import file_to_write
@@ -22,9 +22,11 @@ OUT = argument("--out", required=True, metavar="FILE", help="HTML file to write 
 )
 def page(options: argparse.Namespace) -> int:
     from seqlab_export.page.html import check_new_page, write_page
+    from seqlab_export.page.largest import check_sizes
 
     check_new_page(out := file_to_write(options.out))
-    write_page([shown(Path(bundle), trust=options.trust) for bundle in options.bundles], out)
+    check_sizes(bundles := [Path(bundle) for bundle in options.bundles])
+    write_page([shown(bundle, trust=options.trust) for bundle in bundles], out)
     print(f"Page {out} · next: open it in a browser")
     return 0
 
@@ -40,12 +42,14 @@ def inspect(options: argparse.Namespace) -> int:
     from seqlab.trained.load import load_run
     from seqlab_export.capture.intermediate_form import intermediate_outputs_of
     from seqlab_export.page.html import LOOK_INSIDE, check_new_page, write_page
+    from seqlab_export.page.largest import check_sizes
     from seqlab_export.runner.manifest import load_manifest
 
     out, bundle = file_to_write(options.out), Path(options.target)
     check_new_page(out)
     with tempfile.TemporaryDirectory() as folder:
         if not (bundle / "manifest.json").is_file():
+            check_page_of(options.target, "fp32")
             loaded = load_run(options.target, trust=options.trust)
             bundle = Path(folder) / "bundle"
             export_run(loaded, "fp32", bundle, taps=intermediate_outputs_of(loaded.model))
@@ -53,6 +57,7 @@ def inspect(options: argparse.Namespace) -> int:
             raise ValueError(
                 f"{bundle} has no intermediate outputs; give its run, or export it with --taps attention,state"
             )
+        check_sizes([bundle])
         write_page([shown(bundle, trust=options.trust)], out, tab=LOOK_INSIDE, text=options.text)
     print(f"Page {out} · next: open it in a browser")
     return 0

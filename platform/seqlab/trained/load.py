@@ -13,6 +13,7 @@ from typing import Any
 
 import lightning as L
 
+from seqlab.checkpoints.checksummed_file import load_checksummed
 from seqlab.checkpoints.io import read_checkpoint
 from seqlab.config.configs import LINKS, as_trained, build
 from seqlab.config.errors import sentence
@@ -112,6 +113,15 @@ def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], 
     """
     path, _ = checkpoint_of(run)
     return check_stored(path, read_checkpoint(path, weights=False), trust), path
+
+
+def count_weights(run: str) -> int:
+    """Number of weights of a run's model, counted without reading them; raises as `load_run`."""
+    path, _ = checkpoint_of(run)
+    checkpoint = load_checksummed(path, values=False)
+    with _saying(path):
+        weights = weights_of(checkpoint)
+        return sum(weight.numel() for name, weight in weights.items() if name.startswith("model."))
 
 
 def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:
