@@ -94,8 +94,8 @@ def _against(comparison: Comparison, cost: CostAxis) -> str | None:
             point = {"markersize": 7} | look(index)
             if width := comparison.rows[index].half_width:
                 axes.errorbar([x], [value], [width], capsize=3, elinewidth=1, **point)
-            else:
-                axes.plot([x], [value], **point)
+            else:  # the same point, above the lines of the others' intervals, in half the time
+                axes.plot([x], [value], zorder=2.1, **point)
         axes.set_xlabel(cost.title)
         axes.set_ylabel(comparison.metric)
         axes.xaxis.set_major_formatter(lambda number, _: short(number))
