@@ -33,7 +33,7 @@ class Info(NamedTuple):
     status: str
     start_time: int
     artifact_uri: str
-    experiment_id: str
+    experiment_id: int
 
 
 class Data(NamedTuple):
@@ -94,7 +94,7 @@ class Rows:
             active = f"FROM runs WHERE lifecycle_stage = 'active' AND experiment_id IN ({', '.join(map(str, names))})"
             columns = "run_uuid, name, status, start_time, artifact_uri, experiment_id"
             rows = self._all(f"SELECT {columns} {active} ORDER BY start_time DESC, run_uuid")
-            found = {row[0]: StoredRun(Info(*row[:-1], str(row[-1])), Data({}, {}, {}), self) for row in rows}
+            found = {row[0]: StoredRun(Info(*row), Data({}, {}, {}), self) for row in rows}
             for table, value in VALUES.items():
                 of_run = {key: getattr(run.data, table.removeprefix("latest_")) for key, run in found.items()}
                 query = f"SELECT run_uuid, key, {value} FROM {table} WHERE run_uuid IN (SELECT run_uuid {active})"
@@ -160,4 +160,4 @@ def _newest_schema() -> str:
     newest = {name for down, name in found if not down} - {name for down, name in found if down}
     if len(newest) != 1:
         raise ValueError("the installed MLflow has no newest schema")
-    return newest.pop()
+    return str(newest.pop())
