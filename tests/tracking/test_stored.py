@@ -52,7 +52,7 @@ def copied(filled: Store, tmp_path: Path) -> Store:
 
 
 def said(run: TrackedRun) -> tuple[Any, ...]:
-    """What a run says of itself, in its order; NaN as a text, which is equal to itself."""
+    """Everything that a run says of itself, in its order; NaN as a text, which is equal to itself."""
     told = (run.id, run.name, run.experiment, run.status, run.started, run.artifacts, list(run.tags.items()))
     curves = {name: run.history(name) for name in (*run.metrics, "nothing")}
     return *told, list(run.params.items()), repr(run.metrics), repr(curves)
