@@ -25,7 +25,7 @@ from seqlab.checkpoints.checksummed_file import Hashing, load_checksummed, save_
 from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.config.configs import load_short_yaml, read_config
 from seqlab.config.trust import check_trust
-from seqlab.files.plain_values import MOST_VALUES, check_count, read_yaml
+from seqlab.files.plain_values import MOST_VALUES, check_count, load_quickly, read_yaml
 
 Checkpoint = dict[str, Any]
 MODEL = "seqlab.config.model.init_args.model"
@@ -169,6 +169,30 @@ def test_a_few_aliases_are_as_they_were() -> None:
         "b": {"x": 1, "y": 2},
         "c": [{"x": 1}, {"x": 1}],
     }
+
+
+YAMLS = (
+    "a: [1, {b: null}]\nc: 1e-3\nd: 'x'\n",
+    "",
+    "- !!python/object:os.system {}",
+    "a: [1, 2",
+    "a: b: c",
+    "a: \x00",
+    "? x",
+)
+
+
+@pytest.mark.parametrize("text", [*YAMLS, "[" * 100_000, "- " * 3000, "{a: " * 3000 + "}" * 3000])
+def test_yaml_that_is_read_quickly_is_what_it_is_otherwise(text: str) -> None:
+    """On deep texts libyaml would end the process."""
+
+    def said(load: Any) -> Any:
+        try:
+            return read_yaml(text, load)
+        except yaml.YAMLError as error:
+            return str(error)
+
+    assert said(load_quickly) == said(yaml.safe_load)
 
 
 def test_a_stored_config_is_counted_before_it_is_walked() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 import torch
+import yaml
 from matplotlib.figure import Figure
 from requests.adapters import HTTPAdapter
 from torch.distributed.constants import default_pg_timeout
@@ -25,6 +26,7 @@ from seqlab.callbacks.rank_watchdog import TORCHS
 from seqlab.cli import shown
 from seqlab.cli.submit import sbatch_script
 from seqlab.comparison import examples, lengths
+from seqlab.files.plain_values import load_quickly
 from seqlab.nn import fla
 from seqlab.sweeps.plan import make_plan
 from seqlab.tasks.drawings import AttentionMap, attention_maps, confusion_matrix
@@ -129,6 +131,13 @@ def token_of_a_map(number: int) -> bool:
     return "last" in attention_maps([AttentionMap("m", np.ones((1, number, number)), texts, texts)])
 
 
+def read_by_libyaml(depth: int) -> bool:
+    """True if PyYAML's own parser is not asked about lists so deep."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "safe_load", lambda _: None)
+        return load_quickly("[" * depth + "]" * depth) is not None
+
+
 def rows_at_once(rows: int) -> bool:
     """True if so many rows of 2^20 logits are computed at once."""
     task: Any = SimpleNamespace(by_rows=True, model=SimpleNamespace(vocab_size=2**20), _said=torch.zeros(1, rows, 1))
@@ -190,6 +199,7 @@ def products_as_int8(outputs: int) -> bool:
         (lambda size: accepted("x" * size) == "x" * size, 250),
         (confusion, 10),
         (token_of_a_map, 40),
+        (read_by_libyaml, 100),
         (rows_at_once, 64),
         (kernel, 256),
         (kept_points, 199),
@@ -199,7 +209,7 @@ def products_as_int8(outputs: int) -> bool:
         (products_as_int8, 2**13),
     ],
     ids=[
-        *("folded", "cut", "accepted", "confusion", "map", "rows", "kernel", "curve", "buckets", "weight"),
+        *("folded", "cut", "accepted", "confusion", "map", "yaml", "rows", "kernel", "curve", "buckets", "weight"),
         *("quantised weight", "int8"),
     ],
 )

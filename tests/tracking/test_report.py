@@ -8,6 +8,7 @@ from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.axes import Axes
 
 from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
@@ -174,6 +175,13 @@ def test_figures_are_the_same_each_time_and_a_name_in_them_is_neither_formula_no
         ElementTree.fromstring(figure or "")
 
 
+def test_a_figure_is_drawn_once(evil: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, drawn = Axes.draw, Mock()
+    monkeypatch.setattr(Axes, "draw", lambda axes, renderer: (drawn(), draw(axes, renderer)))
+    assert learning_curves(evil) is not None
+    drawn.assert_called_once_with()
+
+
 def test_runs_without_speed_or_tokens_have_a_page(store: Store) -> None:
     make_run(store, "bare", {"val/loss": [(0, 1.0)]})
     make_run(store, "nothing")
@@ -189,7 +197,7 @@ def test_long_and_many_runs_have_a_page(store: Store) -> None:
     for number in range(1, 20):
         make_run(store, f"run {number}", {"val/loss": [(0, 1.0 + number)], "perf/tokens_per_s": [(0, 10.0 + number)]})
     page = page_of(store)
-    assert "20 runs by val/loss" in page.text
+    assert "20 runs by val/loss" in page.text and "--rows: 20;" in page.text, "for the heights of what is not in view"
     assert page.tags.count("figure") == 2
 
 

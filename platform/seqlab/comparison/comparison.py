@@ -13,8 +13,8 @@ from seqlab.comparison.fair import OF_BYTES, task_of, tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
-from seqlab.tracking.readable import BrokenRun
-from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search_all
+from seqlab.tracking.readable import BrokenRun, experiment_names
+from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, search_all
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import DATASET_TAG, SCORED_TAG
 
@@ -76,6 +76,10 @@ class Comparison:
         found = ranks([(value - half_width, value + half_width) for value, half_width in known])
         return found + list(range(len(known) + 1, len(self.rows) + 1))
 
+    @cached_property
+    def _rank_of(self) -> dict[int, int]:
+        return {id(row): rank for row, rank in zip(self.rows, self.ranks, strict=True)}
+
     @property
     def title(self) -> str:
         """Task and data of the runs; empty if unknown."""
@@ -112,7 +116,7 @@ class Comparison:
     @cached_property
     def _columns(self) -> list[tuple[str, Callable[[Row], str]]]:
         columns: list[tuple[bool, str, Callable[[Row], str]]] = [
-            (True, "#", lambda row: str(self.ranks[self.rows.index(row)])),
+            (True, "#", lambda row: str(self._rank_of[id(row)])),
             (True, "run", lambda row: row.name),
             (True, self.metric.replace("/", "/\n").replace("_per_", "\n_per_"), self._value),
             (self.several_seeds, "sd", lambda row: _fixed(row.deviation) if row.spread else ""),
@@ -138,7 +142,8 @@ class Comparison:
 
         table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
         table.title, table.title_justify = Text("\n".join(self.warnings)) if self.warnings else None, "left"
-        widths = [max(map(len, column)) for column in zip(*map(self.cells, self.rows), strict=True)]
+        lines = [self.cells(row) for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         for title, width in zip(self.header, widths, strict=True):
             if title == "run":
                 table.add_column(title, overflow="fold")
@@ -147,8 +152,8 @@ class Comparison:
                 table.add_column(
                     Text(title), justify="left" if title in TEXT_COLUMNS else "right", min_width=least, no_wrap=True
                 )
-        for row in self.rows:
-            cells = [Text(cell) for cell in self.cells(row)]
+        for row, line in zip(self.rows, lines, strict=True):
+            cells = [Text(cell) for cell in line]
             if self.has_unfinished:
                 cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))
             table.add_row(*cells, style="bold" if cells[0].plain == "1" else None)

@@ -91,10 +91,11 @@ def _against(comparison: Comparison, cost: CostAxis) -> str | None:
         ring: Any = {"marker": "o", "markersize": 14, "markerfacecolor": "none", "markeredgecolor": INK}
         axes.plot(xs, values, color=FAINT, linewidth=1, linestyle="--", drawstyle=steps, zorder=1, **ring)
         for x, value, index in known:
-            width = comparison.rows[index].half_width
-            axes.errorbar(
-                [x], [value], [width] if width else None, capsize=3, elinewidth=1, markersize=7, **look(index)
-            )
+            point = {"markersize": 7} | look(index)
+            if width := comparison.rows[index].half_width:
+                axes.errorbar([x], [value], [width], capsize=3, elinewidth=1, **point)
+            else:  # the same point, above the lines of the others' intervals, in half the time
+                axes.plot([x], [value], zorder=2.1, **point)
         axes.set_xlabel(cost.title)
         axes.set_ylabel(comparison.metric)
         axes.xaxis.set_major_formatter(lambda number, _: short(number))

@@ -30,7 +30,7 @@ class Difference(NamedTuple):
 def differences(rows: Sequence[Row]) -> list[Difference]:
     """Differences between rows except seeds, sorted by title; parameters that all rows have come first."""
     options = [options_of(row.run) for row in rows]
-    known = {name: [its.get(name) for its in options] for name in chain(*options)}
+    known = {name: [its.get(name) for its in options] for name in dict.fromkeys(chain(*options))}
     differ = {
         name: values
         for name, values in known.items()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
@@ -62,7 +63,8 @@ def drawn(salt: str, width: float = 4.5, height: float = 3.3) -> Iterator[Drawin
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font may have the glyph
             metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-            drawing.figure.savefig(buffer, format="svg", metadata=metadata)
+            # `savefig` would draw twice.
+            FigureCanvasSVG(drawing.figure).print_svg(buffer, metadata=metadata)  # type: ignore[no-untyped-call]
     text = buffer.getvalue()
     drawing.svg = text[text.index("<svg") :]
 

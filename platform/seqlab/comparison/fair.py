@@ -13,6 +13,7 @@ from seqlab.tracking.runs import TrackedRun
 from seqlab.tracking.writes import DATASET_TAG, EVALUATED_TAG
 
 OF_BYTES = "bits_per_byte"
+TOKENIZER = re.compile(r"data\..*tokenizer")
 ALIKE = {"Parameters": ("num_params", 1.05), "Tokens read": ("num_tokens", 1.01)}
 """Metrics, and the ratio up to which two runs are considered equal."""
 INTERVALS = {
@@ -60,7 +61,7 @@ def task_of(run: TrackedRun) -> str:
 
 def tokenizer_of(run: TrackedRun) -> str:
     """Class names and options of a run's tokenizers; empty if its config does not name any."""
-    named = {name: value for name, value in sorted(run.params.items()) if re.match(r"data\..*tokenizer", name)}
+    named = dict(sorted(item for item in run.params.items() if TOKENIZER.match(item[0])))
     classes = [value.rpartition(".")[2] for name, value in named.items() if name.endswith(CLASS)]
     options = [f"{name.rpartition('.')[2]} {value}" for name, value in named.items() if not name.endswith(CLASS)]
     return ", ".join([*classes, *options])

@@ -42,7 +42,14 @@ figcaption { font-size: .88rem; color: #52606d; }
 .commands td { vertical-align: top; } .commands td:not(:first-child) { white-space: normal; min-width: 16rem; }
 .commands code { overflow-wrap: anywhere; }
 .differs td:not(:first-child) { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
+/* Tables, keys and figures are laid out when they come into view; until then their heights are estimates. */
+.wide, .key, figure { content-visibility: auto; }
+.wide { contain-intrinsic-height: auto calc(var(--rows) * 2.2rem); }
+.commands { contain-intrinsic-height: auto calc(var(--rows) * 7rem); }
+.key { contain-intrinsic-height: auto calc(var(--rows) * .3rem); }
+.differs, figure { contain-intrinsic-height: auto 20rem; }
 @media print {
+  .wide, .key, figure { content-visibility: visible; }
   body { padding: 0; max-width: none; font-size: 11px; } h2 { margin-top: 1.2rem; }
   .best td { background: none; } .wide { overflow: visible; } figure, tr { break-inside: avoid; }
 }
@@ -99,7 +106,7 @@ def page(comparison: Comparison) -> str:
 <div class="wide commands">{_commands(comparison)}</div>
 <h2>Where the runs come from</h2>
 <div class="wide origins">{_origins(comparison)}</div>"""
-    return html_page(title, body, STYLE, "compare")
+    return html_page(title, body, f":root {{ --rows: {len(comparison.rows)}; }}{STYLE}", "compare")
 
 
 def _comparison_table(comparison: Comparison) -> str:

@@ -44,7 +44,11 @@ def seed_of(run: TrackedRun) -> str:
 def options_of(run: TrackedRun, *but: str) -> dict[str, str]:
     """Parameters of a run, without run-specific ones, seeds, and the names in `but`."""
     left_out = {*RUN_SPECIFIC, *SEEDS, *but}
-    return {name: value for name, value in run.params.items() if not {name, name.partition(".")[0]} & left_out}
+    return {
+        name: value
+        for name, value in run.params.items()
+        if name not in left_out and name.partition(".")[0] not in left_out
+    }
 
 
 def config_of(run: TrackedRun, *but: str) -> Config:

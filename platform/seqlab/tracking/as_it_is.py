@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from alembic.script import ScriptDirectory
 from mlflow.store.db.utils import _get_alembic_config
@@ -16,12 +13,9 @@ from mlflow.tracking._tracking_service.utils import _tracking_store_registry
 from sqlalchemy import Engine, NullPool, create_engine
 
 from seqlab.files.plain_tables import SQLITE, check_tables
+from seqlab.tracking.stored import address, connect
 
 SCHEME = "seqlab-as-it-is"
-WAL = b"\2\2"
-"""Bytes 18 and 19 of a database in WAL mode, whose newest pages may be in a separate file."""
-
-_copies: list[TemporaryDirectory[str]] = []
 
 
 def reading_client(database: Path) -> MlflowClient:
@@ -41,7 +35,7 @@ class _AsItIs(SqlAlchemyStore):
 
     @classmethod
     def _get_or_create_engine(cls, db_uri: str) -> Engine:
-        return create_engine(SQLITE, creator=lambda: _connect(db_uri.removeprefix(SQLITE)), poolclass=NullPool)
+        return create_engine(SQLITE, creator=lambda: connect(db_uri.removeprefix(SQLITE)), poolclass=NullPool)
 
     def _initialize_store_state(self) -> None:
         """Does nothing; MLflow would add a default experiment."""
@@ -54,35 +48,9 @@ def _build(store_uri: str, artifact_uri: str | None = None) -> SqlAlchemyStore:
 _tracking_store_registry.register(SCHEME, _build)  # type: ignore[no-untyped-call]
 
 
-def _connect(uri: str) -> sqlite3.Connection:
-    return sqlite3.connect(uri, uri=True, check_same_thread=False)
-
-
-def address(database: Path) -> str:
-    """Read-only SQLite URI of the database, or URI of a copy if SQLite would write next to the database: in WAL mode,
-    or after a process was killed while writing."""
-    read_only, beside = f"{database.as_uri()}?mode=ro", [Path(f"{database}{end}") for end in ("-journal", "-wal")]
-    with database.open("rb") as file:
-        copied = file.read(20)[18:] == WAL
-    if not copied and beside[0].exists():
-        try:
-            with closing(_connect(read_only)) as opened:
-                opened.execute("SELECT name FROM sqlite_master").fetchall()
-        except sqlite3.OperationalError:
-            copied = True
-    if not copied:
-        return read_only
-    _copies.append(TemporaryDirectory())  # kept until the process ends, because MLflow caches open stores
-    folder = Path(_copies[-1].name)
-    for one in (database, *beside):
-        if one.exists():
-            shutil.copyfile(one, folder / one.name)
-    return (folder / database.name).as_uri()
-
-
 def _check_schema(uri: str) -> None:
     """Raises ValueError if MLflow would create or migrate tables."""
-    with closing(_connect(uri)) as opened:
+    with closing(connect(uri)) as opened:
         check_tables(opened)
         if opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
             raise ValueError("it has no MLflow tables")

@@ -85,7 +85,8 @@ def block_tags(params: Mapping[str, str]) -> dict[str, str]:
 
 def read_by(params: dict[str, str]) -> dict[str, str]:
     """Parameters from `flatten` that affect an evaluation but not the digest of the data, by name without init_args."""
-    return {name.replace(".init_args", ""): value for name, value in sorted(params.items()) if READ.match(name)}
+    read = sorted(item for item in params.items() if READ.match(item[0]))
+    return {name.replace(".init_args", ""): value for name, value in read}
 
 
 def to_yaml(config: dict[str, Any]) -> str:

@@ -7,12 +7,13 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqlab.files.plain_tables import SQLITE
 from seqlab.tracking.store import Store, UnreachableError
+from seqlab.tracking.stored import Rows, StoredRun, address
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -64,6 +65,35 @@ def read_runs(store: Store, experiments: list[str], condition: str) -> tuple[lis
     return whole, broken
 
 
+def stored_runs(store: Store, experiment: str | None) -> list[tuple[str, StoredRun]] | None:
+    """Runs of an experiment with its name, newest first, read without MLflow; None = of all experiments. Returns None
+    for a server, and if a value is not as MLflow writes it."""
+    if store.remote or not store.exists:
+        return None
+    try:
+        found = Rows(Path(store.uri.removeprefix(SQLITE))).runs(experiment)
+    except (ValueError, sqlite3.Error, OSError):
+        return None
+    return found if all(run.info.run_name and not _defect(run) for _, run in found) else None
+
+
+def read_points(store: Store, run: Run | StoredRun, metric: str) -> list[tuple[Any, Any]]:
+    """Steps and values of a metric of a run, in no order; a value that is not a number may be of any type."""
+    with suppress(sqlite3.Error):
+        if isinstance(run, StoredRun):
+            return run.points(metric)
+    with store.calls(reads=True) as client:
+        return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, metric)]
+
+
+def experiment_names(store: Store) -> dict[str, str]:
+    """Names of the experiments by id."""
+    if not store.exists:
+        return {}
+    with store.calls(reads=True) as client:
+        return {experiment.experiment_id: str(experiment.name) for experiment in client.search_experiments()}
+
+
 def _searched(store: Store, experiments: list[str], condition: str) -> Iterator[Run]:
     token: str | None = None
     tokens: set[str] = set()
@@ -98,8 +128,6 @@ def _whole_ones(
 
 def _names(store: Store) -> dict[str, str]:
     """Names of all runs in a SQLite file by id, newest first."""
-    from seqlab.tracking.as_it_is import address
-
     database = Path(store.uri.removeprefix(SQLITE))
     with closing(sqlite3.connect(address(database), uri=True)) as connection:
         connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
@@ -107,7 +135,7 @@ def _names(store: Store) -> dict[str, str]:
         return {str(run_id): str(name) for run_id, name in connection.execute(query)}
 
 
-def _defect(run: Run) -> str:
+def _defect(run: Run | StoredRun) -> str:
     """Description of the first value of a run with a wrong type or range; empty if all are valid."""
     info, data = run.info, run.data
     texts = {

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from seqlab.files.plain_values import read_yaml
+from seqlab.files.plain_values import load_quickly, read_yaml
 from seqlab.files.regular_file import check_regular
 from seqlab.tracking.artifact_place import are_names, check_folder
 from seqlab.tracking.journal import replay_all, tell_kept
 from seqlab.tracking.provenance import host_id, is_gone
-from seqlab.tracking.readable import BrokenRun, number, read_runs
+from seqlab.tracking.readable import BrokenRun, experiment_names, number, read_points, read_runs, stored_runs
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import FAILURE_TAG
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
+
+    from seqlab.tracking.stored import StoredRun
 
 MOST_LISTED = 10
 PARENT_TAG = "mlflow.parentRunId"
@@ -62,7 +64,7 @@ class TrackedRun:
     metrics: dict[str, float]
     tags: dict[str, str]
     store: Store = field(repr=False)
-    entity: Run = field(repr=False)
+    entity: Run | StoredRun = field(repr=False)
     found_by: Path | None = None
 
     @cached_property
@@ -85,7 +87,7 @@ class TrackedRun:
         if path is None:
             raise ValueError(f"run {self.name} ({self.id}) has no config.yaml: it was not made by `seqlab fit`")
         try:
-            config = read_yaml(path.read_text(encoding="utf-8"))
+            config = read_yaml(path.read_text(encoding="utf-8"), load_quickly)
         except (yaml.YAMLError, ValueError) as error:
             raise ValueError(f"{path} is not the config of a run: {error}") from error
         if not isinstance(config, dict):
@@ -147,9 +149,8 @@ class TrackedRun:
 
     def history(self, metric: str) -> list[tuple[int, float]]:
         """All (step, value) points of a metric, sorted by step; a value that is not a number becomes NaN."""
-        with self.store.calls(reads=True) as client:
-            points = client.get_metric_history(self.id, metric)
-        known = [(point.step, number(point.value)) for point in points if isinstance(point.step, int)]
+        points = read_points(self.store, self.entity, metric)
+        known = [(step, number(value)) for step, value in points if isinstance(step, int)]
         return sorted(known, key=lambda point: (point[0], not math.isnan(point[1]), point[1]))
 
     def _checkpoint(self, which: str) -> Path | None:
@@ -227,6 +228,8 @@ def search_all(
 ) -> tuple[list[TrackedRun], list[BrokenRun]]:
     """Runs that `search` finds, and the broken runs, which cannot be read."""
     tell_kept(store)
+    if not condition and (stored := stored_runs(store, experiment)) is not None:
+        return [_tracked(run, name, store) for name, run in stored], []
     names = experiment_names(store)
     runs, broken = read_runs(store, [key for key, name in names.items() if experiment in (None, name)], condition)
     return [_tracked(run, names.get(run.info.experiment_id, ""), store) for run in runs], broken
@@ -242,14 +245,6 @@ def condition(name: str, value: str) -> str:
         raise ValueError(f"MLflow cannot look for {value!r}, which has both kinds of quotation marks")
     quote = '"' if "'" in value else "'"
     return f"{name} = {quote}{value}{quote}"
-
-
-def experiment_names(store: Store) -> dict[str, str]:
-    """Names of the experiments by id."""
-    if not store.exists:
-        return {}
-    with store.calls(reads=True) as client:
-        return {experiment.experiment_id: str(experiment.name) for experiment in client.search_experiments()}
 
 
 def settle(store: Store) -> None:
@@ -303,7 +298,7 @@ def _conditions(text: str) -> list[str]:
     return conditions
 
 
-def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
+def _tracked(run: Run | StoredRun, experiment: str, store: Store) -> TrackedRun:
     info, data = run.info, run.data
     killed = info.status == "RUNNING" and data.tags.get("host.id") == host_id() and is_gone(data.tags)
     return TrackedRun(

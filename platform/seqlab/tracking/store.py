@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from filelock import FileLock
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.store.artifact.artifact_repo import ArtifactRepository
     from mlflow.tracking import MlflowClient
+
+    from seqlab.tracking.stored import StoredRun
 
 DEFAULT_ROOT = "mlruns"
 OFFLINE_TAG = "seqlab.offline_id"
@@ -241,7 +245,7 @@ class Store:
         there = location.exists() and not beside.exists()
         return check_folder(location if there else beside, self.root, whose)
 
-    def artifacts(self, run: Run) -> Path:
+    def artifacts(self, run: Run | StoredRun) -> Path:
         """Folder of a run's artifacts; with a server, the folder of those on this machine.
 
         Raises:
@@ -253,10 +257,8 @@ class Store:
                     raise ValueError(f"MLflow at {self.uri} has a run with the invalid id {run_id!r}")
             begun_offline = self.root / run.data.tags.get(OFFLINE_TAG, "") / "artifacts"
             return begun_offline if begun_offline.exists() else self.root / run.info.run_id / "artifacts"
-        from mlflow.utils.file_utils import local_file_uri_to_path
-
         uri = run.info.artifact_uri or ""
-        stored = Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]
+        stored = Path(url2pathname(urlsplit(uri).path if uri.startswith("file:") else uri))
         if len(stored.parts) < 3 or not are_names(stored.parts) or ("://" in uri and not uri.startswith("file://")):
             raise ValueError(
                 f"run {run.info.run_id} has its files in {uri[:100]!r}, which is not a folder of its store {self.root}"
@@ -267,7 +269,7 @@ class Store:
         folder = stored if stored.parents[1].exists() and not beside.exists() and not new else beside
         return check_folder(folder, self.root, run.info.run_id)
 
-    def files(self, run: Run) -> ArtifactRepository:
+    def files(self, run: Run | StoredRun) -> ArtifactRepository:
         """MLflow's artifact repository of a run. MLflow's client would request the address again from the server and
         use it unchecked.
 
