@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from seqlab.cli.verb import RUN, TRUST, Verb, verb
+from seqlab.files.large_imports import uncollected
 
 LIGHTNING = {
     "fit": "train a model",
@@ -124,7 +123,7 @@ def _check_tasks() -> None:
 
 def import_lightning() -> None:
     """Imports everything that Lightning's verbs need, including the blocks."""
-    with _importing():
+    with uncollected(first="lightning" not in sys.modules):
         from seqlab.config.configs import import_blocks
         from seqlab.config.quiet import import_torchmetrics
 
@@ -132,21 +131,6 @@ def import_lightning() -> None:
         import seqlab.cli.lightning_cli  # noqa: F401
 
         import_blocks()  # so that `SeqlabCLI` finds them imported
-
-
-@contextmanager
-def _importing() -> Iterator[None]:
-    """Disables garbage collection during imports, and afterwards for the imported objects. None of them is garbage, and
-    scanning them takes half a second."""
-    if "lightning" in sys.modules or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 @verb("continue a run from its last checkpoint", RUN, TRUST)

@@ -118,7 +118,7 @@ class SeqlabCLI(LightningCLI):
     def _dump_config(self) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=r"\s*Unable to serialize")  # refused by `check_reads_back`
-            text = self.parser.dump(self.config, skip_link_targets=False, skip_unset=False)
+            text = self.parser.dump(self.config, skip_link_targets=False, skip_unset=False, skip_validation=True)
         self.config_dump = without_watchers(yaml.safe_load(text)[self.verb])
 
     def before_instantiate_classes(self) -> None:

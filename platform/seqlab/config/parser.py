@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser, _typehints
+from jsonargparse import ArgumentParser, Namespace, _common, _typehints
+
+from seqlab.config.nested_results import keeping_results, kept_or_parsed
 
 _OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+ Got value: \[")
 """Refusals by a member of a union only because the value is or is not a list."""
@@ -26,6 +28,20 @@ class Parser(ArgumentParser):
         error.parser = self
         raise error from ex
 
+    def parse_args(self, *args: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
+        """Parses a command line."""
+        with keeping_results():
+            return super().parse_args(*args, **kwargs)
+
+    def parse_object(self, *args: Any, **kwargs: Any) -> Namespace:
+        """Parses a config given as nested values."""
+        with keeping_results():
+            return kept_or_parsed(self, super().parse_object, *args, **kwargs)
+
+    def get_defaults(self, *args: Any, **kwargs: Any) -> Namespace:
+        """Returns the default values of all options."""
+        return kept_or_parsed(self, super().get_defaults, *args, **kwargs)
+
 
 _refuse: Callable[..., NoReturn] = _typehints.raise_union_unexpected_value
 
@@ -38,3 +54,4 @@ def _refuse_by_cause(subtypes: Any, val: Any, exceptions: list[Exception]) -> No
 
 
 _typehints.raise_union_unexpected_value = _refuse_by_cause
+_common.null_logger.disabled = True  # thousands of messages are formatted for it

@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 from filelock import FileLock
 
 from seqlab.files.atomic import why_not_written, writing
+from seqlab.files.large_imports import uncollected
 from seqlab.files.plain_tables import SQLITE, check_files, check_tables, check_tables_to_write
 from seqlab.tracking.artifact_place import are_names, check_address, check_folder
 from seqlab.tracking.aside import aside, prepare_mlflow
@@ -172,7 +173,7 @@ class Store:
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        with aside(), warnings.catch_warnings():
+        with aside(), uncollected(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # MLflow uses deprecated functions of newer libraries
             prepare_mlflow()
             from mlflow.exceptions import MlflowException
