@@ -87,6 +87,13 @@ def test_what_a_target_has_is_taken(folder: Path) -> None:
     check_graph(folder / "model.onnx", "ort")
 
 
+@pytest.mark.parametrize(("depth", "refused"), [(DEEPEST - 1, False), (DEEPEST, True)])
+def test_the_depth_of_graphs_is_limited_in_cpp_and_node(depth: int, refused: bool, folder: Path) -> None:
+    edit_graph(folder, "step.onnx", add(nested(depth)))
+    said = run("verify", folder).stderr.decode(), web.programs.run("tests/answer.ts", folder).stderr
+    assert [f"nested deeper than {DEEPEST} graphs" in text for text in said] == [refused, refused]
+
+
 def test_what_is_no_graph_is_told(folder: Path) -> None:
     whole = (folder / "model.onnx").read_bytes()
     for content in (b"ORTM" * 30, whole[:-1], b"\xff" * 20, b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x0b"):
