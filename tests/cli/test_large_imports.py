@@ -26,7 +26,7 @@ class Log:
 atexit.register(lambda: print(gc.get_freeze_count(), gc.isenabled()))  # runs after those that are registered below
 with uncollected(first=True):
     import json.tool
-print(gc.get_freeze_count() > 0, gc.isenabled())
+print(gc.get_freeze_count(), gc.isenabled())
 more = [[] for _ in range(10_000)]
 Log()
 """
@@ -52,5 +52,6 @@ def test_a_disabled_collector_stays_disabled() -> None:
 def test_a_process_deletes_its_garbage_and_leaves_the_rest() -> None:
     done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, check=True)
     first, garbage, last = done.stdout.splitlines()
-    assert (first, garbage) == ("True True", "closed")
-    assert int(last.split()[0]) > 10_000
+    assert garbage == "closed"
+    assert first.endswith(" True")
+    assert 0 < int(first.split()[0]) < int(last.split()[0]) - 10_000
