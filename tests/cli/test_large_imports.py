@@ -27,7 +27,7 @@ atexit.register(lambda: print(gc.get_freeze_count(), gc.isenabled()))  # runs af
 with uncollected(first=True):
     import json.tool
 print(gc.get_freeze_count(), gc.isenabled())
-more = [[] for _ in range(10_000)]
+more = [[] for _ in range(20_000)]
 Log()
 """
 

@@ -48,7 +48,12 @@ def parses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The calls of jsonargparse's own method."""
     calls: list[Any] = []
     parse: Callable[..., Namespace] = ArgumentParser.parse_object
-    monkeypatch.setattr(ArgumentParser, "parse_object", lambda *args, **kw: (calls.append(args), parse(*args, **kw))[1])
+
+    def counted(*args: Any, **kwargs: Any) -> Namespace:
+        calls.append(args)
+        return parse(*args, **kwargs)
+
+    monkeypatch.setattr(ArgumentParser, "parse_object", counted)
     yield calls
 
 
