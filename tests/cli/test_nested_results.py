@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,13 +21,18 @@ from seqlab.config.trust import only_trusted
 class Part:
     """A part of any depth."""
 
-    def __init__(self, inner: Part | None = None, size: bool | int | float | str = 0, path: str = "") -> None:
-        self.inner, self.size, self.path = inner, size, path
+    def __init__(self, inner: Part | None = None, size: bool | int | float = 0) -> None:
+        self.inner, self.size = inner, size
+
+
+class Whole:
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts
 
 
 def parser() -> Parser:
-    made = Parser(parser_mode="seqlab", exit_on_error=False)
-    made.add_argument("--parts", type=list[Part])
+    made = Parser(parser_mode="seqlab")
+    made.add_class_arguments(Whole, sub_configs=True)
     return made
 
 
@@ -42,8 +48,18 @@ def parses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The calls of jsonargparse's own method."""
     calls: list[Any] = []
     parse: Callable[..., Namespace] = ArgumentParser.parse_object
-    monkeypatch.setattr(ArgumentParser, "parse_object", lambda *args, **kw: (calls.append(args), parse(*args, **kw))[1])
+
+    def counted(*args: Any, **kwargs: Any) -> Namespace:
+        calls.append(args)
+        return parse(*args, **kwargs)
+
+    monkeypatch.setattr(ArgumentParser, "parse_object", counted)
     yield calls
+
+
+@pytest.fixture(autouse=True)
+def no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["seqlab"])  # Lightning warns if there is one beside what it is given
 
 
 def test_each_level_adds_the_same_number_of_parses(parses: list[Any]) -> None:
@@ -73,7 +89,7 @@ def test_what_is_kept_is_what_is_parsed(name: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_equal_values_of_different_types_are_told_apart() -> None:
-    sizes = [1, True, 1.0, "1", 0.0, -0.0]
+    sizes = [1, True, 1.0, 0.0, -0.0]
     found = parser().parse_object({"parts": [part(1, size=size) for size in sizes]}).parts
     assert [repr(one.init_args.inner.init_args.size) for one in found] == [repr(size) for size in sizes]
 

@@ -1,7 +1,7 @@
 """Results of nested parsers, kept while one config is parsed.
 
-jsonargparse parses the options of a class several times for each class around it: as a default, as given, merged, and once more
-to validate. A model five classes deep takes 1,300 parses, most of which repeat another one exactly.
+jsonargparse parses the options of a class several times for each class around it: as a default, as given, merged, and
+once more to validate. A model five classes deep takes 1,300 parses, most of which repeat another one exactly.
 """
 
 from __future__ import annotations

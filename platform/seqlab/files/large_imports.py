@@ -31,7 +31,7 @@ def uncollected(*, first: bool = False) -> Iterator[None]:
 
 
 def _leave() -> None:
-    """Collects garbage for the last time, which closes the files in it; Python would scan every module twice more."""
+    """Collects garbage for the last time, which calls its finalisers; Python would scan every module twice more."""
     if parent_process() is None:  # multiprocessing ends its processes without a collection
         gc.collect()
         gc.freeze()
