@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from onnxscript import ir
 
+from seqlab.attention.softmax import project
 from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.to_onnx import quiet, to_onnx
 from seqlab_export.capture.weights import WeightFile, check_weights
+from seqlab_export.lowering.standard import one_product
 from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.fold import fold_constants, fold_weights
 from seqlab_export.passes.int8_products import multiply_as_int8
@@ -64,7 +66,7 @@ def passes_of(plan: ExportPlan, form: str, source_keys: SourceKeys) -> tuple[Pas
         Pass("keys of a source", step and not target.recorded, source_keys.share),
         Pass("linear layers in int8", plan.precision == "int8", partial(quantize, precision="int8")),
         Pass("linear layers in int4", plan.precision == "int4", partial(quantize, precision="int4")),
-        Pass("products with int4 weights", plan.int8_products and not step, multiply_as_int8),
+        Pass("products with int4 weights", plan.int8_products, multiply_as_int8),
         Pass("weights in bfloat16", plan.precision == "bf16", store_as_bfloat16),
         Pass("metadata", True, _strip),
     )
@@ -80,10 +82,13 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
     """
     infos: dict[str, GraphInfo] = {}
     in_place: list[str] = []
+    lowering = plan.target.lowering
+    if plan.precision in ("int8", "int4"):
+        lowering = {**lowering, project: one_product}
     with WeightFile(folder) as weights:
         for name, form in plan.forms.items():
             source_keys = SourceKeys(plan.source_inputs)
-            graph = to_onnx(form, plan.infos[name], plan.target.lowering)
+            graph = to_onnx(form, plan.infos[name], lowering)
             for _, when, apply in passes_of(plan, name, source_keys):
                 graph = (apply(graph) or graph) if when else graph
             infos[name] = _with_sources(plan.infos[name], source_keys.shared)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from copy import deepcopy
-from itertools import product
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,9 @@ from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.fake_quantized import FakeQuantized
 from seqlab_export.proof.own_error import check_step, errors_at_lengths, largest
-from seqlab_export.proof.rounding import FEW, MOST_DRAWS, TermByTerm, draws_of
+from seqlab_export.proof.rounding import MOST_DRAWS, TermByTerm, draws_of
 from seqlab_export.proof.torch_outputs import cast, encoded, encoded_in_one_call, in_one_call, long_outputs, outputs
 from seqlab_export.runner.cases import (
-    BATCH_SIZES,
     ROWS,
     Arrays,
     cases,
@@ -126,8 +124,7 @@ class _Golden:
             inputs = self._draw(info.inputs[0], pad_mask)
             self.arrays[f"{case}/inputs"] = inputs
             expected = encoded(reference, inputs, pad_mask, info, nullcontext())
-            turns = product(self._modes(pad_mask), self._batch_sizes(pad_mask))
-            found = [encoded(form, inputs, pad_mask, info, *turn) for turn in turns]
+            found = [encoded(form, inputs, pad_mask, info, mode) for mode in self._modes(pad_mask)]
             self._judge(case, info, expected, found)
         lengths = one_call_lengths(longest_input(form.model))
         inputs = self._draw(info.inputs[0], np.ones((1, lengths[-1]), dtype=np.bool_))
@@ -154,11 +151,9 @@ class _Golden:
             expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
             stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
             check_step(stepped, expected, case)
-            given, sizes = (tokens, pad_mask, info, starts[1]), self._batch_sizes(pad_mask)
-            found = [outputs(self.forms["step"], *given, self.own, size) for size in sizes]
-            found += [outputs(form, *given, *turn) for turn in product(self._modes(pad_mask), sizes)]
-            if self.precision == "int8":
-                found += [outputs(form, *given, self.own, size, "chunks") for size in sizes]
+            given = (tokens, pad_mask, info, starts[1])
+            found = [outputs(self.forms["step"], *given, self.own)]
+            found += [outputs(form, *given, mode) for mode in self._modes(pad_mask)]
             self._judge(case, info, expected, found)
         for number, (case, pad_mask) in enumerate(long):
             tokens, starts = self._begin_case(number, case, pad_mask)
@@ -173,22 +168,15 @@ class _Golden:
         tokens, starts = self._begin_case(0, "one call", pad_mask)
         # The model is causal, so one text gives the logits at all lengths.
         texts = [in_one_call(self.references, tokens, info, starts[0], lengths, nullcontext())]
-        # In int8 the range of an input, and hence its error, depends on the call.
-        form = "each" if self.precision == "int8" else "prefill"
         whole = (self.forms, tokens, info, starts[1], lengths)
-        texts += [in_one_call(*whole, mode, form) for mode in self._modes(pad_mask)]
-        if recurrent or self.precision == "int8":
+        texts += [in_one_call(*whole, mode) for mode in self._modes(pad_mask)]
+        if recurrent:
             texts.append(in_one_call(*whole, self.own, "step"))
         self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 
     def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
         """The modes in which PyTorch computes a case."""
         return self.modes[: 1 + draws_of(pad_mask.size)]
-
-    def _batch_sizes(self, pad_mask: NDArray[np.bool_]) -> tuple[int, ...]:
-        """The batch sizes in which PyTorch reads a case. In int8, the batch determines the range of an input, and hence
-        its error."""
-        return (ROWS, *BATCH_SIZES) if self.precision == "int8" and pad_mask.size <= FEW else (ROWS,)
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
         """The tokens of a decoder's case, and the first states of the reference and the model."""

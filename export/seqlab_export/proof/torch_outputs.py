@@ -47,14 +47,11 @@ def encoded(
     pad_mask: NDArray[np.bool_],
     info: GraphInfo,
     mode: Mode,
-    batch_size: int = ROWS,
 ) -> Arrays:
-    """The compared values of each encoder output, by its name in the graph. Batches are as small as a runtime's, since
-    int8 inputs have one range per batch.
-    """
+    """The compared values of each encoder output, by its name in the graph."""
     batches = []
-    for first in range(0, len(inputs), batch_size):
-        rows = slice(first, first + batch_size)
+    for first in range(0, len(inputs), ROWS):
+        rows = slice(first, first + ROWS)
         with mode:
             found = form(cast(inputs[rows], form.model), torch.from_numpy(pad_mask[rows]))
         batches.append(list(found.values()) if isinstance(found, dict) else [found])
@@ -69,26 +66,18 @@ def outputs(
     info: GraphInfo,
     state: State,
     mode: Mode,
-    batch_size: int = ROWS,
-    in_calls: str = "prefill",
 ) -> Arrays:
     """The compared values of a decoder that starts from a state. A step form reads one token per call."""
     model = form.model
-    in_calls = "step" if isinstance(form, StepForm) else in_calls
-    batches = []
-    for first in range(0, len(tokens), batch_size):
-        rows = slice(first, first + batch_size)
-        start = {name: entry[rows] for name, entry in state.items()}
-        logits: list[Tensor] = []
-        new: State = {}
-        with mode:
-            for piece in calls(in_calls, pad_mask, model.first_call):
-                read = form if piece.stop - piece.start == 1 else SequenceForm(model)
-                given = (torch.from_numpy(array[rows, piece]) for array in (tokens, pad_mask))
-                some, new = read(*given, start | new)
-                logits.append(some)
-        batches.append([torch.cat(logits, dim=1), *new.values()])
-    return _selected([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask)
+    in_calls = "step" if isinstance(form, StepForm) else "prefill"
+    logits: list[Tensor] = []
+    new: State = {}
+    with mode:
+        for piece in calls(in_calls, pad_mask, model.first_call):
+            read = form if piece.stop - piece.start == 1 else SequenceForm(model)
+            some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
+            logits.append(some)
+    return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)
 
 
 @torch.no_grad()
@@ -129,14 +118,9 @@ def in_one_call(
     mode: Mode,
     form: str = "prefill",
 ) -> list[Arrays]:
-    """The values that `select_call` takes at each length of a text, tokens (1, T), read in one call ("prefill"), token
-    by token ("step"), or each length in a separate call followed by a step ("each").
+    """The values that `select_call` takes at each length of a text, tokens (1, T), read in one call ("prefill") or token
+    by token ("step").
     """
-    if form == "each":
-        with mode:
-            return [
-                _in_a_call(forms, torch.from_numpy(tokens), info, state, length, len(lengths)) for length in lengths
-            ]
     pad_mask = np.ones(tokens.shape, dtype=np.bool_)
     parts: list[Tensor] = []
     new: State = {}
@@ -166,17 +150,6 @@ def encoded_in_one_call(
         named = {output.name: tensor.numpy() for output, tensor in zip(info.outputs, tensors, strict=True)}
         texts.append(select_outputs(named, info, pad_mask, len(lengths)))
     return texts
-
-
-def _in_a_call(
-    forms: Mapping[str, Any], ids: Tensor, info: GraphInfo, state: State, length: int, num_lengths: int
-) -> Arrays:
-    now, after = ids[:, :length], ids[:, length : length + 1]
-    logits, new = forms["model"](now, torch.ones_like(now, dtype=torch.bool), state)
-    following = logits[:, :0]
-    if after.numel():
-        following, _ = forms["step"](after, torch.ones_like(after, dtype=torch.bool), state | new)
-    return {"logits": select_call(logits.numpy(), following.numpy(), info.outputs[0], numbers_of_call(num_lengths))}
 
 
 def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:
