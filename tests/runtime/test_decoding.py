@@ -180,9 +180,18 @@ def test_a_row_is_the_same_alone_and_in_a_batch(name: str, bundle: Bundle) -> No
     batch, *single = map(array, answers(bundle(name), of_rows))
     np.testing.assert_array_equal(batch, alone[:, :4])
     np.testing.assert_array_equal(np.concatenate(single), alone[:8, :4])
-    beams: Asked = {"max_new_tokens": 5, "penalty": 1.0, "ngram": None, "stop_ids": [], "beams": 3, "length_penalty": 1.0}
+    beams: Asked = {
+        "max_new_tokens": 5,
+        "penalty": 1.0,
+        "ngram": None,
+        "stop_ids": [],
+        "beams": 3,
+        "length_penalty": 1.0,
+    }
     prompts = tokens[:8, :4].tolist()
-    together, *each = answers(bundle(name), [beams | {"prompts": some} for some in (prompts, *([one] for one in prompts))])
+    together, *each = answers(
+        bundle(name), [beams | {"prompts": some} for some in (prompts, *([one] for one in prompts))]
+    )
     assert together == [found for [found] in each]
 
 

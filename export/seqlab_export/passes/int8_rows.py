@@ -30,7 +30,7 @@ def quantize_to_int8(model: ir.Model) -> None:
     rewrite(model, [RewriteRule(_linear, _linear_in_int8, partial(_is_linear, model.graph))])
 
 
-def multiply_rows(op: Any, x: Any, levels: Any, scale: Any) -> Any:
+def multiply_rows(op: Any, x: ir.Value, levels: ir.Value, scale: ir.Value) -> ir.Value:
     """y (..., O) of x (..., D), the levels (D, O) of int8 weights, and their scale (O) for each output.
 
     In a row of zeros, 0 / 0 is quantised to any level, which is then multiplied by 0.
@@ -39,7 +39,8 @@ def multiply_rows(op: Any, x: Any, levels: Any, scale: Any) -> Any:
     largest = op.ReduceMax(op.Abs(x), last, keepdims=1)
     zero = op.Constant(value=ir.tensor(np.array(_ZERO, dtype=np.uint8)))
     total = op.MatMulInteger(op.QuantizeLinear(op.Div(x, largest), step, zero), levels, zero)
-    return op.Mul(op.Mul(op.Cast(total, to=ir.DataType.FLOAT), op.Mul(scale, step)), largest)
+    y: ir.Value = op.Mul(op.Mul(op.Cast(total, to=ir.DataType.FLOAT), op.Mul(scale, step)), largest)
+    return y
 
 
 def _linear(op: Any, x: Any, weight: Any) -> Any:
@@ -61,9 +62,12 @@ def _linear_in_int8(op: Any, x: ir.Value, weight: ir.Value, y: ir.Value) -> ir.V
 def _restored(graph: ir.Graph, weight: ir.Value | None) -> ir.Value:
     """The float32 of the levels of an LSTM's weights (R, G D, E)."""
     assert weight is not None
-    held = [ir.Value(name=name, const_value=ir.tensor(array)) for name, array in _named(weight, *_rounded(weight, -1))]
-    for value in held:
-        graph.register_initializer(value)
+    held = []
+    for name, array in _named(weight, *_rounded(weight, axis=-1)):
+        tensor = ir.tensor(array, name=name)
+        shape, kind = ir.Shape(array.shape), ir.TensorType(tensor.dtype)
+        held.append(ir.Value(name=name, const_value=tensor, shape=shape, type=kind))
+        graph.register_initializer(held[-1])
     widened = ir.node("Cast", held[:1], {"to": ir.DataType.FLOAT})
     product = ir.node("Mul", [widened.outputs[0], held[1]])
     graph.insert_before(graph[0], [widened, product])

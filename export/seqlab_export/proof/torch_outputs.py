@@ -118,8 +118,8 @@ def in_one_call(
     mode: Mode,
     form: str = "prefill",
 ) -> list[Arrays]:
-    """The values that `select_call` takes at each length of a text, tokens (1, T), read in one call ("prefill") or token
-    by token ("step").
+    """The values that `select_call` takes at each length of a text, tokens (1, T), read in one call ("prefill") or
+    token by token ("step").
     """
     pad_mask = np.ones(tokens.shape, dtype=np.bool_)
     parts: list[Tensor] = []
