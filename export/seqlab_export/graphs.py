@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from onnxscript import ir
 
-from seqlab.attention.softmax import project
 from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.to_onnx import quiet, to_onnx
 from seqlab_export.capture.weights import WeightFile, check_weights
-from seqlab_export.lowering.standard import one_product
+from seqlab_export.lowering import QUANTIZED
 from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.fold import fold_constants, fold_weights
 from seqlab_export.passes.int8_products import multiply_as_int8
@@ -82,9 +81,7 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
     """
     infos: dict[str, GraphInfo] = {}
     in_place: list[str] = []
-    lowering = plan.target.lowering
-    if plan.precision in ("int8", "int4"):
-        lowering = {**lowering, project: one_product}
+    lowering = {**plan.target.lowering, **(QUANTIZED if plan.precision in ("int8", "int4") else {})}
     with WeightFile(folder) as weights:
         for name, form in plan.forms.items():
             source_keys = SourceKeys(plan.source_inputs)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
 from seqlab.attention.scores import dot_product_attention
+from seqlab.attention.softmax import project
 from seqlab.nn import matrix_recurrence
 from seqlab.nn.heads import repeat_heads
 from seqlab.nn.numerics import raised
@@ -139,3 +140,5 @@ STANDARD: Lowerings = {
     # onnxruntime's float32 exponentials and sines are less precise than PyTorch's.
     raised: Tensor.double,
 }
+
+QUANTIZED: Lowerings = {project: one_product}
