@@ -36,7 +36,7 @@ class ExportPlan:
         source_inputs: inputs of a decoder's graphs that are computed from a source.
         tokenizers: tokenizers by their folders in the bundle; one shared by source and target occurs once.
         stated: fields of the manifest that follow from the model and its task.
-        int8_products: if True, graphs that read whole sequences multiply int4 weights as int8.
+        int8_products: if True, int4 weights are multiplied as int8.
         chooses_one: as in `export_bundle`.
     """
 
