@@ -49,7 +49,7 @@ WANTED = [
     ("seqlab fp32 ort", "CTranslate2 fp32", 1.0),
     ("seqlab int8", "transformers", 4.0),
     ("seqlab int8", "CTranslate2 int8", 0.9),
-    ("seqlab int4", "seqlab int8", 1.0),
+    ("seqlab int4", "seqlab int8", 0.95),
     *((f"seqlab {precision} ort", f"seqlab {precision}", 1.0) for precision in PRECISIONS),
 ]
 

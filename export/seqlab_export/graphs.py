@@ -14,6 +14,7 @@ from seqlab.files.phases import counted
 from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.to_onnx import quiet, to_onnx
 from seqlab_export.capture.weights import WeightFile, check_weights
+from seqlab_export.lowering import QUANTIZED
 from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.fold import fold_constants, fold_weights
 from seqlab_export.passes.int8_products import multiply_as_int8
@@ -81,10 +82,11 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
     """
     infos: dict[str, GraphInfo] = {}
     in_place: list[str] = []
+    lowering = {**plan.target.lowering, **(QUANTIZED if plan.precision in ("int8", "int4") else {})}
     with WeightFile(folder) as weights:
         for name, form in counted("capturing graphs", plan.forms.items()):
             source_keys = SourceKeys(plan.source_inputs)
-            graph = to_onnx(form, plan.infos[name], plan.target.lowering)
+            graph = to_onnx(form, plan.infos[name], lowering)
             for _, when, apply in passes_of(plan, name, source_keys):
                 graph = (apply(graph) or graph) if when else graph
             infos[name] = _with_sources(plan.infos[name], source_keys.shared)

@@ -164,6 +164,38 @@ def test_a_batch_has_the_logits_of_python(runtime: Runtime, bundle: Bundle) -> N
     runtime.check(array(found), classifier.encode(tokens, pad_mask)["logits"])
 
 
+@pytest.mark.parametrize("name", ["int8", "int4"])
+def test_a_row_is_the_same_alone_and_in_a_batch(name: str, runtime: Runtime, bundle: Bundle) -> None:
+    """Bit for bit, in prompts and in steps; in C++ and in the web the scores of beams are of steps."""
+    runner, tokens = BundleRunner(bundle(name), threads=1), np.random.default_rng(6).integers(3, V, size=(33, 5))
+
+    def read(rows: NDArray[np.int64]) -> NDArray[Any]:
+        prompt, state = runner.read("model", rows[:, :4], rows[:, :4] > 0, runner.init_state(len(rows)))
+        return np.hstack([prompt, runner.read("step", rows[:, 4:], rows[:, 4:] > 0, state)[0]])
+
+    alone = np.concatenate([read(row[None]) for row in tokens])
+    for number in (2, 3, 8, 33):
+        np.testing.assert_array_equal(read(tokens[:number]), alone[:number])
+    of_rows: list[Asked] = [{"batch": batch_of(rows, rows > 0)} for rows in (tokens[:, :4], *tokens[:8, None, :4])]
+    batch, *single = map(array, runtime.ask(bundle(name), of_rows))
+    np.testing.assert_array_equal(np.concatenate(single), batch[:8])
+    if runtime is CPP:
+        np.testing.assert_array_equal(batch, alone[:, :4])
+    beams: Asked = {
+        "max_new_tokens": 5,
+        "penalty": 1.0,
+        "ngram": None,
+        "stop_ids": [],
+        "beams": 3,
+        "length_penalty": 1.0,
+    }
+    prompts = tokens[:8, :4].tolist()
+    together, *each = runtime.ask(
+        bundle(name), [beams | {"prompts": some} for some in (prompts, *([one] for one in prompts))]
+    )
+    assert together == [found for [found] in each]
+
+
 @slow
 @pytest.mark.parametrize(("name", "most"), [("tagger", SEQ_LEN), ("limited", 8)])
 def test_a_pad_is_no_token_of_a_batch(name: str, most: int, runtime: Runtime, bundle: Bundle) -> None:

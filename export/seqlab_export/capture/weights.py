@@ -20,7 +20,7 @@ FILE_NAME = "weights.bin"
 SMALLEST_BYTES = 1024
 """Minimum size of a tensor in the file, in bytes. Smaller tensors stay in their graph, except those with a suffix in
 `QUANTIZED`."""
-QUANTIZED = ("_quantized", "_scale", "_zero_point", "_Q4", "_scales")
+QUANTIZED = ("_quantized", "_scale", "_Q4", "_scales")
 
 FORM_PREFIX = "model."
 """Prefix of a form's weight names, which is followed by the name in its model."""

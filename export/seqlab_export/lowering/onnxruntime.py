@@ -5,11 +5,8 @@ B batch, T length, H heads, K key width, V value width, C capacity of a cache.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqlab.attention.patterns import Causal
 from seqlab.attention.softmax import Attention, project
@@ -18,7 +15,7 @@ from seqlab.nn import matrix_recurrence
 from seqlab.nn.heads import join_heads
 from seqlab.nn.operation import Lowerings, plain
 from seqlab.nn.updates import Updates
-from seqlab_export.lowering.standard import STANDARD
+from seqlab_export.lowering.standard import STANDARD, one_product, packed
 
 
 def linear_attention_node(updates: Updates, matrix: Tensor, min_log_decay: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -52,11 +49,6 @@ def one_linear_attention_node(updates: Updates, matrix: Tensor) -> tuple[Tensor,
     return linear_attention_node(updates, matrix)
 
 
-def one_product(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
-    """Outputs of several linear layers on x (..., D), computed as one matrix product."""
-    return torch.split(_packed(x, layers), [layer.out_features for layer in layers], -1)
-
-
 def step_node(attention: Attention, x_t: Tensor, state: State) -> tuple[Tensor, State]:
     """One `GroupQueryAttention` for everything between the projections in a step, if supported: causal attention, with
     no modification of the scores, over a cache of fixed capacity."""
@@ -71,19 +63,12 @@ def step_node(attention: Attention, x_t: Tensor, state: State) -> tuple[Tensor, 
         rotation = None
         qkv = torch.cat([join_heads(part) for part in attention.projected_heads(x, state, None)], dim=-1)
     else:
-        qkv = _packed(x_t, (attention.q_proj, attention.k_proj, attention.v_proj)).unsqueeze(1)
+        qkv = packed(x_t, (attention.q_proj, attention.k_proj, attention.v_proj)).unsqueeze(1)
     heads, new_state = _group_query_node(qkv, state, attention.num_heads, scale, rotation)
     for part in attention.each_part():
         heads = part.output(heads, x)
     y: Tensor = attention.out_proj(heads.squeeze(1))
     return y, new_state
-
-
-def _packed(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
-    """Concatenated outputs of the layers on x (..., D)."""
-    weights: list[Tensor] = [layer.weight for layer in layers]
-    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
-    return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
 
 
 def _group_query_node(

@@ -7,12 +7,15 @@ B batch, T length, S key length, H heads, K head_dim, L layers, D their width, R
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
 from seqlab.attention.scores import dot_product_attention
+from seqlab.attention.softmax import project
 from seqlab.nn import matrix_recurrence
 from seqlab.nn.heads import repeat_heads
 from seqlab.nn.numerics import raised
@@ -112,6 +115,18 @@ def _layer_node(
     return y.permute(2, 0, 1, 3).flatten(2), tuple(last)
 
 
+def one_product(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
+    """Outputs of several linear layers on x (..., D), computed as one matrix product."""
+    return torch.split(packed(x, layers), [layer.out_features for layer in layers], -1)
+
+
+def packed(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
+    """Concatenated outputs of linear layers on x (..., D)."""
+    weights: list[Tensor] = [layer.weight for layer in layers]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+    return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+
+
 STANDARD: Lowerings = {
     scan_over_time: scan_node,
     dot_product_attention: attention_node,
@@ -125,3 +140,5 @@ STANDARD: Lowerings = {
     # onnxruntime's float32 exponentials and sines are less precise than PyTorch's.
     raised: Tensor.double,
 }
+
+QUANTIZED: Lowerings = {project: one_product}

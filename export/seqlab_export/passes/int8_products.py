@@ -1,10 +1,9 @@
 """int8 products for the int4 weights of graphs that read whole sequences.
 
-onnxruntime's 4-bit product, `MatMulNBits`, is optimised for a decode step, which reads every weight for one row: over
-a whole sequence it takes three times as long as the int8 product. For sequences, the weights (O outputs, D inputs, G
-blocks) are therefore rescaled to one scale per output, on the 129 levels of int8, and each input row to [-1, 1], so
-that rows hardly depend on each other. The graph derives these weights from the stored ones, which the step shares:
-onnxruntime does this once, on loading the graph, and needs at most `MOST` times 12 bytes for it.
+onnxruntime's 4-bit product, `MatMulNBits`, is optimised for a single row, as in a step: over many it takes three times
+as long as the int8 product. The weights (O outputs, D inputs, G blocks) are therefore rescaled to one scale per output, on the 129
+levels of int8. A graph derives them from the stored ones, which all graphs share: onnxruntime does this once, on
+loading the graph, and needs at most `MOST` times 12 bytes for it.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import numpy as np
 from onnxscript import ir
 from onnxscript.rewriter import RewriteRule, rewrite
 
+from seqlab_export.passes.int8_rows import multiply_rows
 from seqlab_export.passes.quantize import BLOCK
 
 TINY = float(np.finfo(np.float32).tiny)
-"""Divisor for rows and weights of zeros."""
+"""Divisor for weights of zeros."""
 MOST = 1 << 26
 """Maximum number of weights of a graph for this rewrite. Each takes 10 to 12 additional bytes during loading."""
 
@@ -61,11 +61,4 @@ def _product_of_int8(op: Any, x: ir.Value, packed: ir.Value, scales: ir.Value, y
     if width < blocks * BLOCK:
         start, end, axis = (op.Constant(value_ints=[number]) for number in (0, width, 1))
         weight = op.Slice(weight, start, end, axis)
-    # Each row is scaled to a maximum of 1, since dynamic quantisation uses one range for all rows.
-    last = op.Constant(value_ints=[-1])
-    largest = op.Max(op.ReduceMax(op.Abs(x), last, keepdims=1), op.Constant(value_float=TINY))
-    x, x_scale, x_zero = op.DynamicQuantizeLinear(op.Div(x, largest), _outputs=3)
-    total = op.MatMulInteger(x, op.Transpose(weight, perm=[1, 0]), x_zero)
-    y = op.Mul(op.Cast(total, to=ir.DataType.FLOAT), op.Mul(x_scale, scale))
-    y = op.Mul(y, largest)
-    return y
+    return multiply_rows(op, x, op.Transpose(weight, perm=[1, 0]), scale)

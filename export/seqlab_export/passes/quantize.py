@@ -1,27 +1,23 @@
-"""Compression of the weights of a captured graph: quantisation with onnxruntime's tools, or storage as bfloat16.
+"""Compression of the weights of a captured graph: quantisation to int8 or int4, or storage as bfloat16.
 
-int8: weights of MatMul and LSTM as 7 bits of an int8, symmetric, with one scale per output channel; activations as
-uint8 with a scale computed per tensor at run time ("dynamic"). The eighth bit is unused: processors without VNNI
-instructions add pairs of products in 16 bits, which would overflow. int4: only weights of MatMul, with one scale for
-every 32 weights of an output channel (`MatMulNBits`, which `int8_products` rewrites for whole sequences).
+int8: see `int8_rows`. int4: only weights of MatMul, with onnxruntime's tool, with one scale for every 32 weights of an
+output channel (`MatMulNBits`, which `int8_products` rewrites).
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxscript import ir
 
 from seqlab_export.capture.weights import SMALLEST_BYTES
+from seqlab_export.passes.int8_rows import quantize_to_int8
 
 Quantized = Literal["int8", "int4"]
 
@@ -31,14 +27,17 @@ BLOCK = 32
 
 def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
     """A graph whose linear layers read quantised weights. The input must have no Gemm, see `split_gemms`."""
+    if precision == "int8":
+        quantize_to_int8(graph)
+        return graph
     kept = _other_products(graph)
     model = ir.to_proto(graph)
     del model.graph.value_info[:]
     before = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    quantized = _int8(model, kept) if precision == "int8" else _int4(model, kept)
+    quantized = _int4(model, kept)
     after = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in quantized.graph.initializer}
     for name in sorted(before.keys() - after.keys()):
-        _check_channels(name, before[name], after)
+        _check_blocks(name, before[name], after)
     return ir.from_proto(quantized)
 
 
@@ -54,29 +53,24 @@ def _other_products(graph: ir.Model) -> list[str]:
     return names
 
 
-def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Checks that each output has its own scale and each weight (..., D, O) is the nearest level.
+def _check_blocks(name: str, weight: NDArray[np.float32], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Checks that each block of an output has its own scale and each weight (D, O) is the nearest level.
 
     Raises:
         ValueError: a scale or a weight is wrong.
     """
-    if f"{name}_quantized" in tensors:
-        scale, levels = tensors[f"{name}_scale"][..., None, :], tensors[f"{name}_quantized"].astype(np.float32)
-        weight = weight.swapaxes(-1, -2) if weight.ndim == 3 else weight  # of an LSTM
-        wanted = np.abs(weight).max(axis=-2, keepdims=True) / 64
-    elif f"{name}_Q4" in tensors:
-        packed, scale = tensors[f"{name}_Q4"], tensors[f"{name}_scales"]
-        levels = np.stack([packed & 15, packed >> 4], axis=-1).astype(np.float32).reshape(*packed.shape[:2], -1) - 8
-        levels.reshape(len(levels), -1)[:, len(weight) :] = 0  # Padding of the last block.
-        rows = np.pad(weight.T, ((0, 0), (0, -len(weight) % BLOCK)))
-        weight = rows.reshape(levels.shape)
-        scale = scale.reshape(*levels.shape[:2], 1)
-        wanted = np.abs(weight).max(axis=-1, keepdims=True) / 8
-    else:
+    if f"{name}_Q4" not in tensors:
         return
+    packed, scale = tensors[f"{name}_Q4"], tensors[f"{name}_scales"]
+    levels = np.stack([packed & 15, packed >> 4], axis=-1).astype(np.float32).reshape(*packed.shape[:2], -1) - 8
+    levels.reshape(len(levels), -1)[:, len(weight) :] = 0  # Padding of the last block.
+    rows = np.pad(weight.T, ((0, 0), (0, -len(weight) % BLOCK)))
+    weight = rows.reshape(levels.shape)
+    scale = scale.reshape(*levels.shape[:2], 1)
+    wanted = np.abs(weight).max(axis=-1, keepdims=True) / 8
     used = np.broadcast_to(wanted, weight.shape) > 0
     close = np.abs(np.abs(scale) - wanted) <= 1e-5 * wanted
-    # int4 has no level 8.
+    # There is no level 8.
     near = np.abs(levels * scale - weight) <= wanted * np.where(levels == 7, 1.0001, 0.5001)
     if not (np.broadcast_to(close, weight.shape) & near)[used].all():
         raise ValueError(f"onnxruntime's quantising of {name} gave other scales or weights than those of each output")
@@ -99,24 +93,6 @@ def split_gemms(model: ir.Model) -> None:
         nodes = [ir.node("MatMul", [x, weight])]
         nodes += [ir.node("Add", [nodes[0].outputs[0], bias]) for bias in biases]
         ir.convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
-
-
-def _int8(model: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "model.onnx"
-        quantize_dynamic(
-            model,
-            path,
-            # All other types are excluded: opset 23's Attention would become an invalid node.
-            op_types_to_quantize=["MatMul", "LSTM"],
-            nodes_to_exclude=kept,
-            per_channel=True,
-            reduce_range=True,
-            weight_type=QuantType.QInt8,
-            # Types after onnxruntime's custom nodes cannot be inferred.
-            extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
-        )
-        return onnx.load(path)
 
 
 def _int4(model: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:

@@ -38,11 +38,11 @@ class FakeQuantized(TorchFunctionMode):
             return func(self._activation(x), rounded, *map(self._of_recurrence, weights), **(kwargs or {}))
         if func is torch.lstm and self.precision == "int8":
             x, carry, *weights = args
-            return func(dynamic_uint8(x), carry, *map(self._of_recurrence, weights), **(kwargs or {}))
+            return func(x, carry, *map(self._of_recurrence, weights), **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
     def _activation(self, x: Tensor) -> Tensor:
-        return dynamic_uint8(x) if self.precision == "int8" else x
+        return int8_rows(x) if self.precision == "int8" else x
 
     def _weight(self, weight: Tensor) -> Tensor:
         return int7_rows(weight) if self.precision == "int8" else int4_blocks(weight)
@@ -54,14 +54,11 @@ class FakeQuantized(TorchFunctionMode):
         return [self._of_recurrence(weight) for weight in value] if isinstance(value, list | tuple) else value
 
 
-def dynamic_uint8(x: Tensor) -> Tensor:
-    """ONNX's DynamicQuantizeLinear and back: one scale and zero point for all of x; 0 is one of the 256 levels."""
-    low, high = x.min().clamp(max=0), x.max().clamp(min=0)
-    scale = (high - low) / 255
-    if scale == 0:
-        return x
-    zero = (-low / scale).round().clamp(0, 255)
-    return ((x / scale).round() + zero).clamp(0, 255).sub(zero) * scale
+def int8_rows(x: Tensor) -> Tensor:
+    """x (..., D) rounded to 255 levels between minus and plus the largest magnitude of each row."""
+    largest = x.abs().amax(dim=-1, keepdim=True)
+    rounded: Tensor = (x / largest.where(largest > 0, 1) * 127).round() / 127 * largest
+    return rounded
 
 
 def int7_rows(weight: Tensor) -> Tensor:

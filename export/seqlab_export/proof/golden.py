@@ -30,15 +30,12 @@ from seqlab_export.proof.torch_outputs import (
     cast,
     encoded,
     encoded_in_one_call,
-    encoded_often,
     in_one_call,
     long_outputs,
     outputs,
-    outputs_often,
 )
 from seqlab_export.proof.widened import in_float64
 from seqlab_export.runner.cases import (
-    BATCH_SIZES,
     ROWS,
     Arrays,
     cases,
@@ -133,10 +130,8 @@ class _Golden:
         for case, pad_mask in counted("reference of the encoder", self.masks.items()):
             inputs = self._draw(info.inputs[0], pad_mask)
             self.arrays[f"{case}/inputs"] = inputs
-            expected = encoded(reference, inputs, pad_mask, info, nullcontext())
-            given = (form, inputs, pad_mask, info)
-            found = [encoded(*given, self.own, size) for size in self._batch_sizes(pad_mask)]
-            found += [one for turn in self._draws(pad_mask) for one in encoded_often(*given, *turn)]
+            [expected] = encoded(reference, inputs, pad_mask, info, nullcontext())
+            found = [one for turn in self._turns(pad_mask) for one in encoded(form, inputs, pad_mask, info, *turn)]
             self._judge(case, info, expected, found)
         lengths = one_call_lengths(longest_input(form.model), reduced=self.reduced)
         inputs = self._draw(info.inputs[0], np.ones((1, lengths[-1]), dtype=np.bool_))
@@ -161,16 +156,13 @@ class _Golden:
         )
         for number, (case, pad_mask) in enumerate(counted("reference of the decoder", short)):
             tokens, starts = self._begin_case(number, case, pad_mask)
-            expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
+            [expected] = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
             if not self.reduced or number < len(short) - 1:  # The last case has most of the steps.
-                stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
+                [stepped] = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
                 check_step(stepped, expected, case)
-            given, sizes = (tokens, pad_mask, info, starts[1]), self._batch_sizes(pad_mask)
-            found = [outputs(self.forms["step"], *given, self.own, size) for size in sizes]
-            found += [outputs(form, *given, self.own, size) for size in sizes]
-            found += [one for turn in self._draws(pad_mask) for one in outputs_often(form, *given, *turn)]
-            if self.precision == "int8":
-                found += [outputs(form, *given, self.own, size, "chunks") for size in sizes]
+            given = (tokens, pad_mask, info, starts[1])
+            found = outputs(self.forms["step"], *given, self.own)
+            found += [one for turn in self._turns(pad_mask) for one in outputs(form, *given, *turn)]
             self._judge(case, info, expected, found)
         for number, (case, pad_mask) in enumerate(counted("reference of long texts", long)):
             tokens, starts = self._begin_case(number, case, pad_mask)
@@ -185,24 +177,17 @@ class _Golden:
         tokens, starts = self._begin_case(0, "one call", pad_mask)
         # The model is causal, so one text gives the logits at all lengths.
         texts = [in_one_call(self.references, tokens, info, starts[0], lengths, nullcontext())]
-        # In int8 the range of an input, and hence its error, depends on the call.
-        form = "each" if self.precision == "int8" else "prefill"
         whole = (self.forms, tokens, info, starts[1], lengths)
-        texts += [in_one_call(*whole, self.own, form)]
-        texts += [in_one_call(*whole, mode, form) for mode, copies in self._draws(pad_mask) for _ in range(copies)]
-        if recurrent or self.precision == "int8":
+        texts += [in_one_call(*whole, mode) for mode, copies in self._turns(pad_mask) for _ in range(copies)]
+        if recurrent:
             texts.append(in_one_call(*whole, self.own, "step"))
         self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 
-    def _draws(self, pad_mask: NDArray[np.bool_]) -> list[tuple[Any, int]]:
-        """The modes that draw errors of a case, and the number of its copies that one batch reads in each."""
+    def _turns(self, pad_mask: NDArray[np.bool_]) -> list[tuple[Any, int]]:
+        """The modes in which PyTorch computes a case, and the number of its copies that one batch reads in each."""
         draws, most = draws_of(pad_mask.size, reduced=self.reduced), max(FEW // pad_mask.size, 1)
-        return [(mode, min(most, draws - first)) for mode in self.modes[1:] for first in range(0, draws, most)]
-
-    def _batch_sizes(self, pad_mask: NDArray[np.bool_]) -> tuple[int, ...]:
-        """The batch sizes in which PyTorch reads a case. In int8, the batch determines the range of an input, and hence
-        its error."""
-        return (ROWS, *BATCH_SIZES) if self.precision == "int8" and pad_mask.size <= FEW else (ROWS,)
+        drawn = [(mode, min(most, draws - first)) for mode in self.modes[1:] for first in range(0, draws, most)]
+        return [(self.own, 1), *drawn]
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
         """The tokens of a decoder's case, and the first states of the reference and the model."""

@@ -42,42 +42,21 @@ def cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
 
 @torch.no_grad()
 def encoded(
-    form: Any,
-    inputs: NDArray[np.generic],
-    pad_mask: NDArray[np.bool_],
-    info: GraphInfo,
-    mode: Mode,
-    batch_size: int = ROWS,
-) -> Arrays:
-    """The compared values of each encoder output, by its name in the graph. Batches are as small as a runtime's, since
-    int8 inputs have one range per batch.
-    """
-    return _selected(_encoded(form, inputs, pad_mask, mode, batch_size), info, pad_mask)
-
-
-def encoded_often(
-    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode, copies: int
+    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode, copies: int = 1
 ) -> list[Arrays]:
-    """`encoded` of several copies of the inputs, read in one batch under a mode that draws errors."""
+    """The compared values of each encoder output, by its name in the graph, for each of several copies of the inputs,
+    read together under a mode that draws errors."""
     given = np.tile(inputs, (copies, *[1] * (inputs.ndim - 1))), np.tile(pad_mask, (copies, 1))
-    found = _encoded(form, *given, mode, len(inputs) * copies)
-    return [_selected(tensors, info, pad_mask) for tensors in zip(*(each.chunk(copies) for each in found), strict=True)]
+    batches = []
+    for first in range(0, len(given[0]), ROWS * copies):
+        rows = slice(first, first + ROWS * copies)
+        with mode:
+            found = form(cast(given[0][rows], form.model), torch.from_numpy(given[1][rows]))
+        batches.append(list(found.values()) if isinstance(found, dict) else [found])
+    return _of_copies([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask, copies)
 
 
 @torch.no_grad()
-def _encoded(
-    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], mode: Mode, batch_size: int
-) -> list[Tensor]:
-    """Outputs of an encoder in the order of its graph."""
-    batches = []
-    for first in range(0, len(inputs), batch_size):
-        rows = slice(first, first + batch_size)
-        with mode:
-            found = form(cast(inputs[rows], form.model), torch.from_numpy(pad_mask[rows]))
-        batches.append(list(found.values()) if isinstance(found, dict) else [found])
-    return [torch.cat(parts) for parts in zip(*batches, strict=True)]
-
-
 def outputs(
     form: SequenceForm | StepForm,
     tokens: NDArray[np.int64],
@@ -85,56 +64,21 @@ def outputs(
     info: GraphInfo,
     state: State,
     mode: Mode,
-    batch_size: int = ROWS,
-    in_calls: str = "prefill",
-) -> Arrays:
-    """The compared values of a decoder that starts from a state. A step form reads one token per call."""
-    return _selected(_decoded(form, tokens, pad_mask, state, mode, batch_size, in_calls), info, pad_mask)
-
-
-def outputs_often(
-    form: SequenceForm,
-    tokens: NDArray[np.int64],
-    pad_mask: NDArray[np.bool_],
-    info: GraphInfo,
-    state: State,
-    mode: Mode,
-    copies: int,
+    copies: int = 1,
 ) -> list[Arrays]:
-    """`outputs` of several copies of the rows, read in one batch under a mode that draws errors."""
-    start = {name: torch.cat([entry] * copies) for name, entry in state.items()}
-    given = np.tile(tokens, (copies, 1)), np.tile(pad_mask, (copies, 1))
-    found = _decoded(form, *given, start, mode, len(tokens) * copies, "prefill")
-    return [_selected(tensors, info, pad_mask) for tensors in zip(*(each.chunk(copies) for each in found), strict=True)]
-
-
-@torch.no_grad()
-def _decoded(
-    form: SequenceForm | StepForm,
-    tokens: NDArray[np.int64],
-    pad_mask: NDArray[np.bool_],
-    state: State,
-    mode: Mode,
-    batch_size: int,
-    in_calls: str,
-) -> list[Tensor]:
-    """Logits and new state of a decoder in the order of its graph."""
+    """The compared values of a decoder that starts from a state, for each of several copies of the rows, read in one
+    batch under a mode that draws errors. A step form reads one token per call."""
     model = form.model
-    in_calls = "step" if isinstance(form, StepForm) else in_calls
-    batches = []
-    for first in range(0, len(tokens), batch_size):
-        rows = slice(first, first + batch_size)
-        start = {name: entry[rows] for name, entry in state.items()}
-        logits: list[Tensor] = []
-        new: State = {}
-        with mode:
-            for piece in calls(in_calls, pad_mask, model.first_call):
-                read = form if piece.stop - piece.start == 1 else SequenceForm(model)
-                given = (torch.from_numpy(array[rows, piece]) for array in (tokens, pad_mask))
-                some, new = read(*given, start | new)
-                logits.append(some)
-        batches.append([torch.cat(logits, dim=1), *new.values()])
-    return [torch.cat(parts) for parts in zip(*batches, strict=True)]
+    given = np.tile(tokens, (copies, 1)), np.tile(pad_mask, (copies, 1))
+    start = {name: torch.cat([entry] * copies) for name, entry in state.items()}
+    logits: list[Tensor] = []
+    new: State = {}
+    with mode:
+        for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
+            read = form if piece.stop - piece.start == 1 else SequenceForm(model)
+            some, new = read(*(torch.from_numpy(array[:, piece]) for array in given), start | new)
+            logits.append(some)
+    return _of_copies([torch.cat(logits, dim=1), *new.values()], info, pad_mask, copies)
 
 
 @torch.no_grad()
@@ -175,14 +119,9 @@ def in_one_call(
     mode: Mode,
     form: str = "prefill",
 ) -> list[Arrays]:
-    """The values that `select_call` takes at each length of a text, tokens (1, T), read in one call ("prefill"), token
-    by token ("step"), or each length in a separate call followed by a step ("each").
+    """The values that `select_call` takes at each length of a text, tokens (1, T), read in one call ("prefill") or
+    token by token ("step").
     """
-    if form == "each":
-        with mode:
-            return [
-                _in_a_call(forms, torch.from_numpy(tokens), info, state, length, len(lengths)) for length in lengths
-            ]
     pad_mask = np.ones(tokens.shape, dtype=np.bool_)
     parts: list[Tensor] = []
     new: State = {}
@@ -214,15 +153,9 @@ def encoded_in_one_call(
     return texts
 
 
-def _in_a_call(
-    forms: Mapping[str, Any], ids: Tensor, info: GraphInfo, state: State, length: int, num_lengths: int
-) -> Arrays:
-    now, after = ids[:, :length], ids[:, length : length + 1]
-    logits, new = forms["model"](now, torch.ones_like(now, dtype=torch.bool), state)
-    following = logits[:, :0]
-    if after.numel():
-        following, _ = forms["step"](after, torch.ones_like(after, dtype=torch.bool), state | new)
-    return {"logits": select_call(logits.numpy(), following.numpy(), info.outputs[0], numbers_of_call(num_lengths))}
+def _of_copies(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_], copies: int) -> list[Arrays]:
+    parts = zip(*(tensor.chunk(copies) for tensor in tensors), strict=True)
+    return [_selected(each, info, pad_mask) for each in parts]
 
 
 def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:
