@@ -1,5 +1,7 @@
 #include "bundle.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 
 #include "error.h"
@@ -30,7 +32,7 @@ Manifest Checked(const std::filesystem::path& folder) {
 
 std::unique_ptr<Graph> Opened(const Bundle& bundle, const std::optional<GraphInfo>& info) {
   if (!info) return nullptr;
-  return std::make_unique<Graph>(bundle.onnxruntime, bundle.folder, *info, bundle.manifest.target, bundle.options);
+  return std::make_unique<Graph>(bundle.onnxruntime, bundle.folder, *info, bundle.manifest.target, bundle.options, *bundle.weights);
 }
 
 }  // namespace
@@ -83,11 +85,15 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
   }
   if (options.threads < 0) Refuse("threads must be at least 0, got ", options.threads);
   OpenProvider(options.provider, onnxruntime);
-  const NewMemory weights;
+  const NewMemory memory;
+  std::vector<std::string> files;
+  for (const GraphInfo* graph : manifest.Graphs()) files.push_back(graph->file);
+  weights = std::make_unique<SharedWeights>(folder, files);
   encoder = Opened(*this, manifest.encoder);
   model = Opened(*this, manifest.model);
   step = Opened(*this, manifest.step);
-  if (options.provider == "cpu") weights.PutInHugePages();
+  malloc_trim(0);
+  if (options.provider == "cpu") memory.PutInHugePages();
   tokenizer = Loaded(folder, manifest.tokenizer);
   if (manifest.source_tokenizer) source_tokenizer = Loaded(folder, manifest.source_tokenizer);
   info.folder = folder.string();

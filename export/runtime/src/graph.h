@@ -9,6 +9,7 @@
 #include "manifest.h"
 #include "onnxruntime.h"
 #include "seqlab/runtime.h"
+#include "shared_weights.h"
 #include "tensors.h"
 
 namespace seqlab {
@@ -17,7 +18,7 @@ class Graph {
  public:
   // Throws Refusal or Ort::Exception if onnxruntime cannot load the file, or it is no graph of this target.
   Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info, const std::string& target,
-        const OpenOptions& options);
+        const OpenOptions& options, const SharedWeights& weights);
 
   const GraphInfo& info() const { return info_; }
   // Returns the session, which any thread may run: onnxruntime's Run is thread-safe, though not const.

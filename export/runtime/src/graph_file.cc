@@ -21,12 +21,12 @@ constexpr int kDeepest = 8;  // graphs within graphs
 constexpr uint32_t kModelGraph = 7, kModelFunctions = 25, kGraphNode = 1, kGraphInitializer = 5;
 constexpr uint32_t kNodeOperator = 4, kNodeAttribute = 5, kNodeDomain = 7;
 constexpr uint32_t kAttributeTensor = 5, kAttributeGraph = 6, kAttributeTensors = 10, kAttributeGraphs = 11;
-constexpr uint32_t kTensorExternal = 13, kEntryKey = 1, kEntryValue = 2;
+constexpr uint32_t kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorExternal = 13, kEntryKey = 1, kEntryValue = 2;
 
 [[noreturn]] void RefuseMessage() { Refuse(StatusCode::kDamagedBundle, "it is not what protobuf writes"); }
 
 // Removes a varint, which has 7 bits a byte, from the front of the message.
-uint64_t TakeNumber(std::string_view& message) {
+uint64_t Varint(std::string_view& message) {
   uint64_t found = 0;
   for (int shift = 0; shift < 70; shift += 7) {
     if (message.empty()) break;
@@ -38,19 +38,25 @@ uint64_t TakeNumber(std::string_view& message) {
   RefuseMessage();
 }
 
-// Calls `take` with the number and the bytes of each length-delimited field of a message: texts, messages, lists.
-void ForEachField(std::string_view message, const std::function<void(uint32_t, std::string_view)>& take) {
+using Take = std::function<void(uint32_t, std::string_view)>;
+using TakeNumber = std::function<void(uint32_t, uint64_t)>;
+
+// Calls `take` with the number and the bytes of each length-delimited field of a message (texts, messages, lists), and
+// `take_number` with those of each varint.
+void ForEachField(
+    std::string_view message, const Take& take, const TakeNumber& take_number = [](uint32_t, uint64_t) {}) {
   while (!message.empty()) {
-    const uint64_t tag = TakeNumber(message);
+    const uint64_t tag = Varint(message);
     const uint64_t kind = tag & 7;
+    const auto number = static_cast<uint32_t>(tag) >> 3;
     if (kind == 0) {
-      TakeNumber(message);
+      take_number(number, Varint(message));
       continue;
     }
     if (kind != 1 && kind != 2 && kind != 5) RefuseMessage();
-    const uint64_t size = kind == 1 ? 8 : kind == 5 ? 4 : TakeNumber(message);
+    const uint64_t size = kind == 1 ? 8 : kind == 5 ? 4 : Varint(message);
     if (size > message.size()) RefuseMessage();
-    if (kind == 2) take(static_cast<uint32_t>(tag) >> 3, message.substr(0, size));
+    if (kind == 2) take(number, message.substr(0, size));
     message.remove_prefix(size);
   }
 }
@@ -139,24 +145,40 @@ void CheckGraph(const std::filesystem::path& path, const std::string& target) {
   Naming(path, [&] { walk.File(path); });
 }
 
-int64_t EndOfWeights(const std::filesystem::path& path) {
-  int64_t end = 0;
+std::vector<StoredTensor> StoredTensors(const std::filesystem::path& path) {
+  std::vector<StoredTensor> found;
   Walk walk;
   walk.on_tensor = [&](std::string_view tensor) {
-    std::string_view offset = "0", length = "0";
-    ForEachField(tensor, [&](uint32_t number, std::string_view entry) {
-      if (number != kTensorExternal) return;
+    StoredTensor stored;
+    const auto take_entry = [&](std::string_view entry) {
       std::string_view key, value;
       ForEachField(entry, [&](uint32_t part, std::string_view text) {
         if (part == kEntryKey) key = text;
         if (part == kEntryValue) value = text;
       });
-      if (key == "offset") offset = value;
-      if (key == "length") length = value;
-    });
-    end = std::max(end, WholeNumber(offset) + WholeNumber(length));
+      if (key == "location") stored.file = value;
+      if (key == "offset") stored.offset = WholeNumber(value);
+      if (key == "length") stored.length = WholeNumber(value);
+    };
+    ForEachField(
+        tensor,
+        [&](uint32_t number, std::string_view value) {
+          if (number == kTensorName) stored.name = value;
+          if (number == kTensorExternal) take_entry(value);
+        },
+        [&](uint32_t number, uint64_t value) {
+          if (number == kTensorDims) stored.dims.push_back(static_cast<int64_t>(value));
+          if (number == kTensorType) stored.type = static_cast<int32_t>(value);
+        });
+    if (!stored.file.empty()) found.push_back(std::move(stored));
   };
   Naming(path, [&] { walk.File(path); });
+  return found;
+}
+
+int64_t EndOfWeights(const std::filesystem::path& path) {
+  int64_t end = 0;
+  for (const StoredTensor& tensor : StoredTensors(path)) end = std::max(end, tensor.offset + tensor.length);
   return end;
 }
 
