@@ -2,7 +2,6 @@
 #ifndef SEQLAB_GRAPH_H_
 #define SEQLAB_GRAPH_H_
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,9 @@ namespace seqlab {
 class Graph {
  public:
   // Throws Refusal or Ort::Exception if onnxruntime cannot load the file, or it is no graph of this target.
-  Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info, const std::string& target,
-        const OpenOptions& options, const SharedWeights& weights);
+  // `weights` must outlive it.
+  Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, GraphInfo info, const std::string& target,
+        const OpenOptions& options);
 
   const GraphInfo& info() const { return info_; }
   // Returns the session, which any thread may run: onnxruntime's Run is thread-safe, though not const.

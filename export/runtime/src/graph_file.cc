@@ -21,12 +21,13 @@ constexpr int kDeepest = 8;  // graphs within graphs
 constexpr uint32_t kModelGraph = 7, kModelFunctions = 25, kGraphNode = 1, kGraphInitializer = 5;
 constexpr uint32_t kNodeOperator = 4, kNodeAttribute = 5, kNodeDomain = 7;
 constexpr uint32_t kAttributeTensor = 5, kAttributeGraph = 6, kAttributeTensors = 10, kAttributeGraphs = 11;
-constexpr uint32_t kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorExternal = 13, kEntryKey = 1, kEntryValue = 2;
+constexpr uint32_t kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorExternal = 13, kEntryKey = 1,
+                   kEntryValue = 2;
 
 [[noreturn]] void RefuseMessage() { Refuse(StatusCode::kDamagedBundle, "it is not what protobuf writes"); }
 
 // Removes a varint, which has 7 bits a byte, from the front of the message.
-uint64_t Varint(std::string_view& message) {
+uint64_t TakeNumber(std::string_view& message) {
   uint64_t found = 0;
   for (int shift = 0; shift < 70; shift += 7) {
     if (message.empty()) break;
@@ -38,23 +39,21 @@ uint64_t Varint(std::string_view& message) {
   RefuseMessage();
 }
 
-using Take = std::function<void(uint32_t, std::string_view)>;
-using TakeNumber = std::function<void(uint32_t, uint64_t)>;
-
-// Calls `take` with the number and the bytes of each length-delimited field of a message (texts, messages, lists), and
-// `take_number` with those of each varint.
+// Calls `take` with the number and the bytes of each length-delimited field of a message: texts, messages, lists. Calls
+// `on_number` with the number and the value of each varint.
 void ForEachField(
-    std::string_view message, const Take& take, const TakeNumber& take_number = [](uint32_t, uint64_t) {}) {
+    std::string_view message, const std::function<void(uint32_t, std::string_view)>& take,
+    const std::function<void(uint32_t, uint64_t)>& on_number = [](uint32_t, uint64_t) {}) {
   while (!message.empty()) {
-    const uint64_t tag = Varint(message);
+    const uint64_t tag = TakeNumber(message);
     const uint64_t kind = tag & 7;
     const auto number = static_cast<uint32_t>(tag) >> 3;
     if (kind == 0) {
-      take_number(number, Varint(message));
+      on_number(number, TakeNumber(message));
       continue;
     }
     if (kind != 1 && kind != 2 && kind != 5) RefuseMessage();
-    const uint64_t size = kind == 1 ? 8 : kind == 5 ? 4 : Varint(message);
+    const uint64_t size = kind == 1 ? 8 : kind == 5 ? 4 : TakeNumber(message);
     if (size > message.size()) RefuseMessage();
     if (kind == 2) take(number, message.substr(0, size));
     message.remove_prefix(size);
@@ -148,29 +147,28 @@ void CheckGraph(const std::filesystem::path& path, const std::string& target) {
 std::vector<StoredTensor> StoredTensors(const std::filesystem::path& path) {
   std::vector<StoredTensor> found;
   Walk walk;
-  walk.on_tensor = [&](std::string_view tensor) {
-    StoredTensor stored;
-    const auto take_entry = [&](std::string_view entry) {
+  walk.on_tensor = [&found](std::string_view message) {
+    StoredTensor tensor;
+    const auto take_number = [&tensor](uint32_t number, uint64_t value) {
+      if (number == kTensorDims) tensor.dims.push_back(static_cast<int64_t>(value));
+      if (number == kTensorType) tensor.type = static_cast<int32_t>(value);
+    };
+    bool stored = false;
+    const auto take = [&tensor, &stored](uint32_t number, std::string_view entry) {
+      if (number == kTensorName) tensor.name = entry;
+      if (number != kTensorExternal) return;
+      stored = true;
       std::string_view key, value;
-      ForEachField(entry, [&](uint32_t part, std::string_view text) {
+      ForEachField(entry, [&key, &value](uint32_t part, std::string_view text) {
         if (part == kEntryKey) key = text;
         if (part == kEntryValue) value = text;
       });
-      if (key == "location") stored.file = value;
-      if (key == "offset") stored.offset = WholeNumber(value);
-      if (key == "length") stored.length = WholeNumber(value);
+      if (key == "location") tensor.file = value;
+      if (key == "offset") tensor.offset = WholeNumber(value);
+      if (key == "length") tensor.length = WholeNumber(value);
     };
-    ForEachField(
-        tensor,
-        [&](uint32_t number, std::string_view value) {
-          if (number == kTensorName) stored.name = value;
-          if (number == kTensorExternal) take_entry(value);
-        },
-        [&](uint32_t number, uint64_t value) {
-          if (number == kTensorDims) stored.dims.push_back(static_cast<int64_t>(value));
-          if (number == kTensorType) stored.type = static_cast<int32_t>(value);
-        });
-    if (!stored.file.empty()) found.push_back(std::move(stored));
+    ForEachField(message, take, take_number);
+    if (stored) found.push_back(std::move(tensor));
   };
   Naming(path, [&] { walk.File(path); });
   return found;

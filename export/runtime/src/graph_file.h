@@ -9,12 +9,12 @@
 
 namespace seqlab {
 
-// A tensor of a graph that is stored in another file.
+// A tensor of a graph that is stored in another file, as the graph describes it.
 struct StoredTensor {
   std::string name, file;
-  int32_t type = 0;  // numbered as in onnx.proto
+  int32_t type = 0;  // in the numbering of onnx.proto, which is onnxruntime's
   std::vector<int64_t> dims;
-  int64_t offset = 0, length = 0;  // bytes
+  int64_t offset = 0, length = 0;  // in the file, in bytes
 };
 
 // Throws Refusal if a graph may never end: if it has operators that its target does not have, functions of its own, or
