@@ -47,10 +47,12 @@ def multiply_as_stored(model: ir.Model) -> None:
 
 
 def _stored(value: ir.Value | None) -> ir.Value | None:
-    """The weight of which `value` is the transposition, if any."""
+    """The weight (O, D) of which `value` is the transposition, if any."""
     node = None if value is None else value.producer()
-    weight = node.inputs[0] if node is not None and node.op_type == "Transpose" else None
-    return weight if weight is not None and weight.is_initializer() else None
+    if node is None or node.op_type != "Transpose" or node.inputs[0] is None or not node.inputs[0].is_initializer():
+        return None
+    weight = node.inputs[0]
+    return weight if weight.shape is not None and len(weight.shape) == 2 else None
 
 
 class _Flattening:
@@ -59,18 +61,19 @@ class _Flattening:
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
         self._rows: dict[ir.Value, ir.Value] = {}
-        self._shapes: dict[tuple[str, ...], ir.Value] = {}
+        self._shapes: dict[tuple[int | str | None, ...], ir.Value] = {}
 
     def replace(self, node: ir.Node, weight: ir.Value, product: ir.Value) -> None:
-        """Replaces a product."""
+        """Replaces a product (B, T, O) of x (B, T, D) with a transposed weight (O, D)."""
         x = node.inputs[0]
-        assert x is not None and product.shape is not None
-        found = self._add(node, "Gemm", [self._flattened(node, x), weight], transB=1)
-        found.type, found.shape = product.type, ir.Shape([None, product.shape[2]])
+        assert x is not None and weight.shape is not None and product.shape is not None
+        outputs, width = weight.shape
+        found = self._add(node, "Gemm", [self._flattened(node, x, width), weight], transB=1)
+        found.type, found.shape = product.type, ir.Shape([None, outputs])
         for user, place in tuple(product.uses()):
             if user.op_type == "Reshape" and _gives_sizes(user.inputs[1]):
                 user.replace_input_with(place, found)
-            elif product.shape[1] == 1 and is_of_time(user, "Squeeze") and not user.outputs[0].is_graph_output():
+            elif is_of_time(user, "Squeeze") and not user.outputs[0].is_graph_output():
                 user.outputs[0].replace_all_uses_with(found)
                 self._graph.remove(user, safe=True)
         if product.uses() or product.is_graph_output():
@@ -79,29 +82,32 @@ class _Flattening:
             product.replace_all_uses_with(restored, replace_graph_outputs=True)
         self._graph.remove(node, safe=True)
 
-    def _flattened(self, node: ir.Node, x: ir.Value) -> ir.Value:
+    def _flattened(self, node: ir.Node, x: ir.Value, width: Any) -> ir.Value:
+        """x (B, T, D) as (B T, D)."""
         before = x.producer()
-        if before is not None and is_of_time(before, "Unsqueeze") and before.inputs[0] is not None:
-            return before.inputs[0]
+        source = x if before is None else before.inputs[0]
+        if before is not None and source is not None and is_of_time(before, "Unsqueeze"):
+            return source
         if x not in self._rows:
-            assert x.shape is not None
-            source = before.inputs[0] if before is not None and before.op_type == "Reshape" else x
-            self._rows[x] = self._add(node, "Reshape", [source, self._constant(node, -1, x.shape[2])])
+            reshaped = source if before is not None and before.op_type == "Reshape" else x
+            self._rows[x] = self._add(node, "Reshape", [reshaped, self._constant(node, -1, width)])
         return self._rows[x]
 
     def _restored(self, node: ir.Node, x: ir.Value, found: ir.Value, shape: ir.Shape) -> ir.Value:
+        """A product (B T, O) as (B, T, O)."""
         if shape[1] == 1:
             return self._add(node, "Unsqueeze", [found, self._constant(node, 1)])
-        key = (*map(str, shape),) if all(str(dim) != "None" for dim in shape) else (str(x.name), str(shape[2]))
-        if key not in self._shapes:
-            dims = self._add(node, "Shape", [x], end=-1)
-            self._shapes[key] = self._add(node, "Concat", [dims, self._constant(node, shape[2])], axis=0)
-        return self._add(node, "Reshape", [found, self._shapes[key]])
+        dims = (*(dim if isinstance(dim, int) else dim.value for dim in shape),)
+        size = self._shapes.get(dims)
+        if size is None or None in dims:
+            before = self._add(node, "Shape", [x], end=-1)
+            size = self._shapes[dims] = self._add(node, "Concat", [before, self._constant(node, shape[2])], axis=0)
+        return self._add(node, "Reshape", [found, size])
 
     def _constant(self, node: ir.Node, *numbers: Any) -> ir.Value:
         return self._add(node, "Constant", [], value_ints=[*numbers])
 
-    def _add(self, before: ir.Node, operator: str, inputs: list[ir.Value], **attributes: Any) -> ir.Value:
+    def _add(self, before: ir.Node, operator: str, inputs: list[ir.Value | None], **attributes: Any) -> ir.Value:
         added = ir.node(operator, inputs, attributes)
         self._graph.insert_before(before, added)
         return added.outputs[0]
