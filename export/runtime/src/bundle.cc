@@ -91,6 +91,7 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
   }
   if (options.threads < 0) Refuse("threads must be at least 0, got ", options.threads);
   OpenProvider(options.provider, onnxruntime);
+  if (options.provider == "cpu") PreferHeap();
   const NewMemory memory;
   weights = std::make_unique<SharedWeights>(folder, SharingGraphs(manifest, options.provider));
   encoder = Opened(*this, manifest.encoder);
