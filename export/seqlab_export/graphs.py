@@ -20,6 +20,7 @@ from seqlab_export.passes.fold import fold_constants, fold_weights
 from seqlab_export.passes.int8_products import multiply_as_int8
 from seqlab_export.passes.keep_time_axis import keep_time_axis
 from seqlab_export.passes.quantize import quantize, split_gemms, store_as_bfloat16
+from seqlab_export.passes.share_products import join_weights, multiply_as_stored
 from seqlab_export.passes.share_source_keys import SourceKeys
 from seqlab_export.runner.manifest import GraphInfo
 
@@ -56,6 +57,7 @@ class Pass(NamedTuple):
 def passes_of(plan: ExportPlan, form: str, source_keys: SourceKeys) -> tuple[Pass, ...]:
     """The passes over the graph of a form, in order."""
     step, target, quantized = form == "step", plan.target, plan.precision in ("int8", "int4")
+    shared = form in ("model", "step") and not quantized
     return (
         Pass("constants", not quantized, fold_constants),
         Pass("constants and weights", quantized, fold_weights),
@@ -64,6 +66,8 @@ def passes_of(plan: ExportPlan, form: str, source_keys: SourceKeys) -> tuple[Pas
         Pass("layers with a bias", quantized, split_gemms),
         Pass("time axis", step, keep_time_axis),
         Pass("keys of a source", step and not target.recorded, source_keys.share),
+        Pass("joined weights", shared, join_weights),
+        Pass("products with weights of both graphs", shared, multiply_as_stored),
         Pass("linear layers in int8", plan.precision == "int8", partial(quantize, precision="int8")),
         Pass("linear layers in int4", plan.precision == "int4", partial(quantize, precision="int4")),
         Pass("products with int4 weights", plan.int8_products and not step, multiply_as_int8),

@@ -19,6 +19,7 @@ from seqlab.positions.constant import Angles, geometric
 from seqlab_export.capture.to_onnx import quiet
 from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.keep_time_axis import keep_time_axis
+from seqlab_export.passes.share_products import join_weights, multiply_as_stored
 from seqlab_export.passes.share_source_keys import SourceKeys
 
 BODY = """
@@ -68,6 +69,98 @@ def test_a_step_with_gemms_is_left_as_it_is() -> None:
     captured, kept = step("Gemm"), step("Gemm")
     keep_time_axis(kept)
     assert [node.op_type for node in captured.graph] == [node.op_type for node in kept.graph]
+
+
+TURNED = "turned = Transpose <perm = [1, 0]> (weight)"
+
+
+@pytest.mark.parametrize(
+    ("body", "shape", "reshapes"),
+    [
+        (f"{TURNED} y = MatMul (x, turned)", "B, T, 6", 2),
+        (f"{TURNED} h = MatMul (x, turned) y = Reshape (h, heads)", "B, T, 3, 2", 2),
+        # Here 0 is T, which the rows have not.
+        (f"{TURNED} h = MatMul (x, turned) y = Reshape (h, copied)", "U, T, 3, 2", 3),
+        (f"{TURNED} a = MatMul (x, turned) b = MatMul (x, turned) y = Add (a, b)", "B, T, 6", 3),
+        (
+            f"{TURNED} h = Reshape (x, apart) k = Reshape (h, joined) l = MatMul (k, turned) y = Reshape (l, heads)",
+            "U, 5, 3, 2",
+            3,
+        ),
+    ],
+    ids=["whole", "heads", "copied", "twice", "apart"],
+)
+def test_a_sequence_is_multiplied_by_the_weight_as_it_is_stored(body: str, shape: str, reshapes: int) -> None:
+    draw = np.random.default_rng(0).standard_normal
+    sizes = {"heads": [-1, 5, 3, 2], "copied": [-1, 0, 3, 2], "apart": [-1, 5, 2, 2], "joined": [-1, 5, 4]}
+    weight = draw((6, 4)).astype(np.float32)
+
+    def captured() -> ir.Model:
+        used = {name: np.array(size) for name, size in sizes.items() if name in body}
+        return graph("float[B, T, 4] x", f"float[{shape}] y", body, weight=weight, **used)
+
+    before, after = captured(), captured()
+    multiply_as_stored(after)
+    x = draw((3, 5, 4)).astype(np.float32)
+    np.testing.assert_array_equal(results(after, x=x)[0], results(before, x=x)[0])
+    counts = Counter(node.op_type for node in after.graph)
+    assert (counts["MatMul"], counts["Transpose"], counts["Gemm"]) == (0, 0, body.count("MatMul"))
+    assert counts["Reshape"] == reshapes and counts["Shape"] <= 1
+    assert after.graph.outputs[0].name == "y"
+    assert all(node.inputs[1] is after.graph.initializers["weight"] for node in after.graph if node.op_type == "Gemm")
+
+
+def test_a_step_is_multiplied_without_its_time_axis() -> None:
+    body = f"""
+        {TURNED} whole = Unsqueeze (x, one) product = MatMul (whole, turned)
+        rows = Squeeze (product, one) y = Neg (rows) z = Neg (product)
+    """
+    draw = np.random.default_rng(0).standard_normal
+    weights = {"weight": draw((6, 4)).astype(np.float32), "one": np.array([1])}
+    outputs = "float[B, 6] y, float[B, 1, 6] z"
+    before, after = (graph("float[B, 4] x", outputs, body, **weights) for _ in "ab")
+    multiply_as_stored(after)
+    x = draw((3, 4)).astype(np.float32)
+    for ours, theirs in zip(results(after, x=x), results(before, x=x), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    counts = Counter(node.op_type for node in after.graph)
+    assert counts == {"Gemm": 1, "Neg": 2, "Constant": 1, "Unsqueeze": 1}, "for the reader of the whole product"
+
+
+def test_products_with_other_matrices_stay_as_they_are() -> None:
+    """A matrix that is computed, one for each head, and one that is stored as it is multiplied."""
+    body = f"""
+        {TURNED} a = MatMul (x, matrix) flipped = Transpose <perm = [1, 0]> (matrix) b = MatMul (x, flipped)
+        c = MatMul (x, each) d = MatMul (rows, turned) e = MatMul (x, plain)
+        all = Transpose <perm = [0, 2, 1]> (each) f = MatMul (x, all)
+    """
+    draw = np.random.default_rng(0).standard_normal
+    shapes = {"weight": (4, 4), "each": (3, 4, 4), "plain": (4, 4)}
+    weights = {name: draw(shape).astype(np.float32) for name, shape in shapes.items()}
+    inputs = "float[3, T, 4] x, float[4, 4] matrix, float[B, 4] rows"
+    outputs = ", ".join(f"float[3, T, 4] {name}" for name in "abcef") + ", float[B, 4] d"
+    kept = graph(inputs, outputs, body, **weights)
+    multiply_as_stored(kept)
+    assert [node.op_type for node in kept.graph].count("MatMul") == 6
+
+
+def test_weights_that_are_read_as_one_are_stored_as_one() -> None:
+    """Each pair once, whoever reads it; what is no weight, or has another axis, is not joined."""
+    body = """
+        k_v = Concat <axis = 0> (k, v) again = Concat <axis = 0> (k, v) v_k = Concat <axis = 0> (v, k)
+        beside = Concat <axis = 1> (k, v) given = Concat <axis = 0> (k, x)
+        y = Sum (k_v, again, v_k, given) z = Neg (beside) w = Neg (q)
+    """
+    draw = np.random.default_rng(0).standard_normal
+    weights = {name: draw((3, 2)).astype(np.float32) for name in "qkv"}
+    outputs = "float[6, 2] y, float[3, 4] z, float[3, 2] w"
+    before, after = (graph("float[3, 2] x", outputs, body, **weights) for _ in "ab")
+    join_weights(after)
+    x = draw((3, 2)).astype(np.float32)
+    for ours, theirs in zip(results(after, x=x), results(before, x=x), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert after.graph.initializers.keys() == {"q", "k", "v", "k+v", "v+k"}
+    assert [node.op_type for node in after.graph].count("Concat") == 2
 
 
 @pytest.mark.parametrize("taken", [[0, 0], [3, 1], [8, 8]], ids=["none", "some", "all"])

@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,17 @@ def test_a_wrong_number_of_a_table_output_layer_or_bias_is_found_at_export(preci
         with pytest.raises(ValueError, match=re.escape(f"its weights do not hold {name} as the model has it")):
             weights.check_weights(model, named)
         last.copy_(good)
+
+
+def test_weights_that_were_joined_are_compared_part_by_part() -> None:
+    k, v = (torch.nn.Linear(4, 3) for _ in "kv")
+    model = torch.nn.ModuleDict({"k": k, "v": v})
+    whole = torch.cat([k.weight, v.weight]).detach()
+    name = "model.k.weight+model.v.weight"
+    weights.check_weights(model, [(name, sha256(whole.numpy().tobytes()).digest())])
+    whole[-1, -1] = 0
+    with pytest.raises(ValueError, match=r"its weights do not hold k\.weight\+model\.v\.weight as the model has it"):
+        weights.check_weights(model, [(name, sha256(whole.numpy().tobytes()).digest())])
 
 
 @slow

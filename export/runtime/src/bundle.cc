@@ -28,9 +28,17 @@ Manifest Checked(const std::filesystem::path& folder) {
   return manifest;
 }
 
+// Returns the files of the graphs that share weights: a device other than the CPU has its own copies.
+std::vector<std::string> SharingGraphs(const Manifest& manifest, const std::string& provider) {
+  std::vector<std::string> files;
+  if (provider != "cpu") return files;
+  for (const GraphInfo* graph : manifest.Graphs()) files.push_back(graph->file);
+  return files;
+}
+
 std::unique_ptr<Graph> Opened(const Bundle& bundle, const std::optional<GraphInfo>& info) {
   if (!info) return nullptr;
-  return std::make_unique<Graph>(bundle.onnxruntime, bundle.folder, *info, bundle.manifest.target, bundle.options);
+  return std::make_unique<Graph>(bundle.onnxruntime, *bundle.weights, *info, bundle.manifest.target, bundle.options);
 }
 
 }  // namespace
@@ -83,11 +91,13 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
   }
   if (options.threads < 0) Refuse("threads must be at least 0, got ", options.threads);
   OpenProvider(options.provider, onnxruntime);
-  const NewMemory weights;
+  if (options.provider == "cpu") PreferHeap();
+  const NewMemory memory;
+  weights = std::make_unique<SharedWeights>(folder, SharingGraphs(manifest, options.provider));
   encoder = Opened(*this, manifest.encoder);
   model = Opened(*this, manifest.model);
   step = Opened(*this, manifest.step);
-  if (options.provider == "cpu") weights.PutInHugePages();
+  if (options.provider == "cpu") memory.PutInHugePages();
   tokenizer = Loaded(folder, manifest.tokenizer);
   if (manifest.source_tokenizer) source_tokenizer = Loaded(folder, manifest.source_tokenizer);
   info.folder = folder.string();

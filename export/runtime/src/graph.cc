@@ -5,15 +5,15 @@
 
 namespace seqlab {
 
-Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
-             const std::string& target, const OpenOptions& options)
+Graph::Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, GraphInfo info, const std::string& target,
+             const OpenOptions& options)
     : info_(std::move(info)), host_(MemoryOf("cpu")), device_(MemoryOf(options.provider)) {
   run_options_.SetRunLogSeverityLevel(
       ORT_LOGGING_LEVEL_FATAL);  // errors are thrown, and reported where they are caught
-  const std::filesystem::path path = folder / info_.file;
+  const std::filesystem::path path = weights.folder() / info_.file;
   CheckGraph(path, target);
   try {
-    session_ = Ort::Session(onnxruntime.env, path.c_str(), SettingsFor(options));
+    session_ = weights.Open(onnxruntime.env, info_.file, SettingsFor(options));
   } catch (const Ort::Exception& error) {
     Refuse(StatusCode::kDamagedBundle, "onnxruntime cannot load ", path.string(), ": ", error.what());
   }

@@ -2,13 +2,13 @@
 #ifndef SEQLAB_GRAPH_H_
 #define SEQLAB_GRAPH_H_
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "manifest.h"
 #include "onnxruntime.h"
 #include "seqlab/runtime.h"
+#include "shared_weights.h"
 #include "tensors.h"
 
 namespace seqlab {
@@ -16,7 +16,8 @@ namespace seqlab {
 class Graph {
  public:
   // Throws Refusal or Ort::Exception if onnxruntime cannot load the file, or it is no graph of this target.
-  Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info, const std::string& target,
+  // `weights` must outlive it.
+  Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, GraphInfo info, const std::string& target,
         const OpenOptions& options);
 
   const GraphInfo& info() const { return info_; }

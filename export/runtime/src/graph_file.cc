@@ -21,7 +21,8 @@ constexpr int kDeepest = 8;  // graphs within graphs
 constexpr uint32_t kModelGraph = 7, kModelFunctions = 25, kGraphNode = 1, kGraphInitializer = 5;
 constexpr uint32_t kNodeOperator = 4, kNodeAttribute = 5, kNodeDomain = 7;
 constexpr uint32_t kAttributeTensor = 5, kAttributeGraph = 6, kAttributeTensors = 10, kAttributeGraphs = 11;
-constexpr uint32_t kTensorExternal = 13, kEntryKey = 1, kEntryValue = 2;
+constexpr uint32_t kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorExternal = 13, kEntryKey = 1,
+                   kEntryValue = 2;
 
 [[noreturn]] void RefuseMessage() { Refuse(StatusCode::kDamagedBundle, "it is not what protobuf writes"); }
 
@@ -38,19 +39,23 @@ uint64_t TakeNumber(std::string_view& message) {
   RefuseMessage();
 }
 
-// Calls `take` with the number and the bytes of each length-delimited field of a message: texts, messages, lists.
-void ForEachField(std::string_view message, const std::function<void(uint32_t, std::string_view)>& take) {
+// Calls `take` with the number and the bytes of each length-delimited field of a message: texts, messages, lists. Calls
+// `on_number` with the number and the value of each varint.
+void ForEachField(
+    std::string_view message, const std::function<void(uint32_t, std::string_view)>& take,
+    const std::function<void(uint32_t, uint64_t)>& on_number = [](uint32_t, uint64_t) {}) {
   while (!message.empty()) {
     const uint64_t tag = TakeNumber(message);
     const uint64_t kind = tag & 7;
+    const auto number = static_cast<uint32_t>(tag) >> 3;
     if (kind == 0) {
-      TakeNumber(message);
+      on_number(number, TakeNumber(message));
       continue;
     }
     if (kind != 1 && kind != 2 && kind != 5) RefuseMessage();
     const uint64_t size = kind == 1 ? 8 : kind == 5 ? 4 : TakeNumber(message);
     if (size > message.size()) RefuseMessage();
-    if (kind == 2) take(static_cast<uint32_t>(tag) >> 3, message.substr(0, size));
+    if (kind == 2) take(number, message.substr(0, size));
     message.remove_prefix(size);
   }
 }
@@ -139,24 +144,39 @@ void CheckGraph(const std::filesystem::path& path, const std::string& target) {
   Naming(path, [&] { walk.File(path); });
 }
 
-int64_t EndOfWeights(const std::filesystem::path& path) {
-  int64_t end = 0;
+std::vector<StoredTensor> StoredTensors(const std::filesystem::path& path) {
+  std::vector<StoredTensor> found;
   Walk walk;
-  walk.on_tensor = [&](std::string_view tensor) {
-    std::string_view offset = "0", length = "0";
-    ForEachField(tensor, [&](uint32_t number, std::string_view entry) {
+  walk.on_tensor = [&found](std::string_view message) {
+    StoredTensor tensor;
+    const auto take_number = [&tensor](uint32_t number, uint64_t value) {
+      if (number == kTensorDims) tensor.dims.push_back(static_cast<int64_t>(value));
+      if (number == kTensorType) tensor.type = static_cast<int32_t>(value);
+    };
+    bool stored = false;
+    const auto take = [&tensor, &stored](uint32_t number, std::string_view entry) {
+      if (number == kTensorName) tensor.name = entry;
       if (number != kTensorExternal) return;
+      stored = true;
       std::string_view key, value;
-      ForEachField(entry, [&](uint32_t part, std::string_view text) {
+      ForEachField(entry, [&key, &value](uint32_t part, std::string_view text) {
         if (part == kEntryKey) key = text;
         if (part == kEntryValue) value = text;
       });
-      if (key == "offset") offset = value;
-      if (key == "length") length = value;
-    });
-    end = std::max(end, WholeNumber(offset) + WholeNumber(length));
+      if (key == "location") tensor.file = value;
+      if (key == "offset") tensor.offset = WholeNumber(value);
+      if (key == "length") tensor.length = WholeNumber(value);
+    };
+    ForEachField(message, take, take_number);
+    if (stored) found.push_back(std::move(tensor));
   };
   Naming(path, [&] { walk.File(path); });
+  return found;
+}
+
+int64_t EndOfWeights(const std::filesystem::path& path) {
+  int64_t end = 0;
+  for (const StoredTensor& tensor : StoredTensors(path)) end = std::max(end, tensor.offset + tensor.length);
   return end;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -28,6 +29,14 @@ class NewMemory {
 
   std::vector<Range> before_;
 };
+
+// Has the C library take pieces of up to 32 MB from the heap, which lies in huge pages from end to end, and not map
+// each by itself: glibc does so up to the size of the largest piece that it has mapped and freed.
+inline void PreferHeap() {
+  constexpr size_t kMost = (size_t{32} << 20) - (size_t{64} << 10);
+  void* volatile piece = std::malloc(kMost);  // volatile: the compiler would leave out both calls
+  std::free(piece);
+}
 
 inline void NewMemory::PutInHugePages() const {
   constexpr uintptr_t kHugePage = uintptr_t{2} << 20;

@@ -1,6 +1,7 @@
 #include "huge_pages.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -55,6 +56,14 @@ TEST(NewMemory, IsInHugePagesAndNothingElseIs) {
   if (held < 0 || unasked > held) GTEST_SKIP() << "this kernel does not say, or does so unasked";
   EXPECT_GE(found - held, 20 << 10);
   EXPECT_LE(found - held, 26 << 10);
+}
+
+TEST(PreferHeap, PiecesAreNotMappedOneByOne) {
+  PreferHeap();
+  const size_t mapped = mallinfo2().hblkhd;
+  void* volatile piece = std::malloc(size_t{30} << 20);
+  EXPECT_EQ(mallinfo2().hblkhd, mapped);
+  std::free(piece);
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ QUANTIZED = ("_quantized", "_scale", "_Q4", "_scales")
 FORM_PREFIX = "model."
 """Prefix of a form's weight names, which is followed by the name in its model."""
 
+JOIN = "+"
+"""Separator of the names of weights that a graph stores as one, one after the other."""
+
 _ALIGNMENT = 64
 
 
@@ -118,7 +121,10 @@ def check_weights(model: Any, named: Collection[tuple[str, bytes]]) -> None:
         ValueError: a tensor differs, or an embedding table is missing.
     """
     of_model = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
-    digests = {f"{FORM_PREFIX}{name}": _digests(tensor) for name, tensor in of_model.items()}
+    tensors = {f"{FORM_PREFIX}{name}": tensor for name, tensor in of_model.items()}
+    for joined in {name for name, _ in named if JOIN in name and tensors.keys() >= {*name.split(JOIN)}}:
+        tensors[joined] = torch.cat([tensors[part] for part in joined.split(JOIN)])
+    digests = {name: _digests(tensor) for name, tensor in tensors.items()}
     wrong = [name for name, digest in named if name in digests and digest not in digests[name]]
     held = {digest for _, digest in named}
     for name, module in model.named_modules():

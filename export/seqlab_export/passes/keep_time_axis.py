@@ -24,9 +24,9 @@ def keep_time_axis(step: ir.Model) -> None:
     for node in list(graph):
         output = node.outputs[0]
         rows = [value for value in node.inputs if value is not None and not _is_weight(value)]
-        if _is_of_time(node, "Squeeze"):
+        if is_of_time(node, "Squeeze"):
             whole[output] = rows[0]
-        elif _is_of_time(node, "Unsqueeze") and rows[0] in whole:
+        elif is_of_time(node, "Unsqueeze") and rows[0] in whole:
             if output.is_graph_output():
                 whole[rows[0]].name = output.name
             output.replace_all_uses_with(whole[rows[0]], replace_graph_outputs=True)
@@ -53,7 +53,8 @@ def _squeezed_behind(node: ir.Node, graph: ir.Graph) -> ir.Value:
     return squeezed
 
 
-def _is_of_time(node: ir.Node, op_type: str) -> bool:
+def is_of_time(node: ir.Node, op_type: str) -> bool:
+    """True for a `Squeeze` or `Unsqueeze`, whichever `op_type` names, of the second axis."""
     axes = node.inputs[1] if node.op_type == op_type and len(node.inputs) == 2 else None
     constant = None if axes is None else ir.convenience.get_const_tensor(axes)
     return constant is not None and constant.numpy().tolist() == [1]
