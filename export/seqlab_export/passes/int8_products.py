@@ -1,9 +1,9 @@
 """int8 products for the int4 weights of graphs that read whole sequences.
 
 onnxruntime's 4-bit product, `MatMulNBits`, is optimised for a single row, as in a step: over many it takes three times
-as long as the int8 product. The weights (O outputs, D inputs, G blocks) are therefore rescaled to one scale per output, on the 129
-levels of int8. A graph derives them from the stored ones, which all graphs share: onnxruntime does this once, on
-loading the graph, and needs at most `MOST` times 12 bytes for it.
+as long as the int8 product. The weights (O outputs, D inputs, G blocks) are therefore rescaled to one scale per output,
+on the 129 levels of int8. A graph derives them from the stored ones, which all graphs share: onnxruntime does this
+once, on loading the graph, and needs at most `MOST` times 12 bytes for it.
 """
 
 from __future__ import annotations
