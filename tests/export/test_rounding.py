@@ -95,6 +95,15 @@ def test_more_products_than_take_a_moment_are_drawn(columns: int, is_added: bool
     assert torch.equal(*found) == is_added
 
 
+def test_convolutions_of_many_rows_are_finite() -> None:
+    x, convolution = torch.randn(80, 64, 5), torch.nn.Conv1d(64, 64, 4, groups=64)
+    with torch.no_grad():
+        expected = convolution.double()(x.double())
+        with TermByTerm(0):
+            found = convolution.float()(x)
+    assert 0 < rms(found - expected) < 1e-6
+
+
 def test_few_tokens_are_drawn_so_often_that_one_draw_more_is_within_twice_the_largest() -> None:
     """One of ten tokens, divided by a sum that nearly cancels, may be all of the error, which is then one number."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.backends import nnpack
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -69,6 +70,8 @@ class TermByTerm(TorchDispatchMode):
         stack = ExitStack()
         # Decomposes attention and LSTMs into products.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        # Its convolutions of batches above 15 rows may give a negative sum of squares.
+        stack.enter_context(nnpack.flags(enabled=False))
         stack.callback(setattr, torch.backends.mkldnn, "enabled", torch.backends.mkldnn.enabled)
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
         self.entered.append(stack)
