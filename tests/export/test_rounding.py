@@ -96,12 +96,14 @@ def test_more_products_than_take_a_moment_are_drawn(columns: int, is_added: bool
 
 
 def test_convolutions_of_many_rows_are_finite() -> None:
-    x, convolution = torch.randn(80, 64, 5), torch.nn.Conv1d(64, 64, 4, groups=64)
+    """The squares of small values beside large ones have no negative sum."""
+    x, convolution = torch.randn(80, 192, 5), torch.nn.Conv1d(192, 192, 4, groups=192, bias=False)
+    x[..., :4] *= 1e-5
     with torch.no_grad():
         expected = convolution.double()(x.double())
         with TermByTerm(0):
             found = convolution.float()(x)
-    assert 0 < rms(found - expected) < 1e-6
+    assert 0 < rms((found - expected)[..., 0]) < 1e-11
 
 
 def test_few_tokens_are_drawn_so_often_that_one_draw_more_is_within_twice_the_largest() -> None:
