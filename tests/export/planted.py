@@ -270,7 +270,8 @@ def with_channel_times(factor: float, d_model: int) -> Edit:
     def edit(model: ModelProto) -> None:
         factors = numpy_helper.from_array(np.where(np.arange(d_model) == 7, factor, 1).astype(np.float32), "factors")
         model.graph.initializer.append(factors)
-        place, head = next((k, node) for k, node in enumerate(model.graph.node) if "logits" in node.output)
+        products = [place for place, node in enumerate(model.graph.node) if node.op_type in ("MatMul", "Gemm")]
+        place, head = products[-1], model.graph.node[products[-1]]
         model.graph.node.insert(place, helper.make_node("Mul", [head.input[0], "factors"], ["scaled"]))
         head.input[0] = "scaled"
 
