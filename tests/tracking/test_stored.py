@@ -103,6 +103,16 @@ def test_a_store_that_is_not_as_mlflow_writes_it_is_left_to_mlflow(statement: st
     assert stored_runs(copied, None) is None
 
 
+def test_an_experiment_whose_id_is_text_is_left_to_mlflow(copied: Store) -> None:
+    """Such an id would be part of a query."""
+    edit(copied, "CREATE TABLE free AS SELECT * FROM experiments")
+    edit(copied, "DROP TABLE experiments")
+    edit(copied, "ALTER TABLE free RENAME TO experiments")
+    assert stored_runs(copied, None) is not None
+    edit(copied, "UPDATE experiments SET experiment_id = '0) OR (1 = 1' WHERE name = 'others'")
+    assert stored_runs(copied, None) is None
+
+
 def test_curves_that_only_mlflow_can_read_are_read_by_it(copied: Store) -> None:
     (run,) = search_all(copied, experiment="others")[0]
     before = run.history("val/loss")

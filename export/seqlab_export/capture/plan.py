@@ -23,7 +23,7 @@ from seqlab_export.runner.sessions import Provider, ProviderName, provider_named
 MIN_ONNXRUNTIME = "1.30"
 
 MOST_WEIGHTS = 2**22
-"""Maximum number of weights of a model with a full proof, which takes about 10 seconds at this size."""
+"""Maximum number of weights of a model with a full proof, each case of which reads all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

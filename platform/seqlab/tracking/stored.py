@@ -88,7 +88,8 @@ class Rows:
         """
         with self._snapshot():
             known = self._all("SELECT experiment_id, name, lifecycle_stage, workspace FROM experiments")
-            if any(not isinstance(name, str) or workspace != "default" for _, name, _, workspace in known):
+            ours = [type(key) is int and isinstance(name, str) and space == "default" for key, name, _, space in known]
+            if not all(ours):
                 raise ValueError("an experiment is not one of ours")
             names = {key: name for key, name, stage, _ in known if stage == "active" and experiment in (None, name)}
             active = f"FROM runs WHERE lifecycle_stage = 'active' AND experiment_id IN ({', '.join(map(str, names))})"
