@@ -32,6 +32,8 @@ def main(folder: str, prompt: str, most: int = 200) -> None:
         names = [output["name"] for output in manifest[graph]["outputs"]]
         tokens = np.array([ids], dtype=np.int64)
         given = {"tokens": tokens, "pad_mask": np.ones_like(tokens, dtype=bool), **state}
+        if graph == "model":
+            given["scored"] = np.array([len(ids) - 1])  # logits of the last position alone
         found = dict(zip(names, sessions[graph].run(names, given), strict=True))
         token = int(found.pop("logits")[0, -1].argmax())
         state |= {name.removeprefix("new_"): entry for name, entry in found.items()}

@@ -75,6 +75,18 @@ def prove_less(folder: Path) -> None:
     reseal(folder)
 
 
+def with_golden(*names: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    """Changes arrays of the golden file."""
+
+    def spoil(folder: Path) -> None:
+        with np.load(folder / "golden.npz") as file:
+            arrays = dict(file)
+        np.savez(folder / "golden.npz", allow_pickle=False, **arrays | {name: change(arrays[name]) for name in names})
+        reseal(folder)
+
+    return spoil
+
+
 def with_tokenizer(**content: object) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         path = folder / "tokenizer" / "tokenizer.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx import ModelProto, helper
 
@@ -19,9 +20,11 @@ from export.planted import (
     reading,
     rename,
     start_elsewhere,
+    with_golden,
 )
 from runtime.conftest import Copy
 from runtime.programs import refusal
+from seqlab_export.runner.greedy import GreedyTrace, judge
 from seqlab_export.runner.manifest import BundleError
 from seqlab_export.runner.verify import verify_bundle
 
@@ -41,6 +44,12 @@ align_the_past_wrongly = reading(
     last=[-1],
     end=[2**62],
     time=[2],
+)
+
+score_from_the_first_position = reading(
+    "scored_from_the_first",
+    "scored",
+    "first = ReduceMin <keepdims = 1> (scored) from_first = Sub (scored, first)",
 )
 
 
@@ -83,6 +92,7 @@ GRAPH_DEFECTS: list[tuple[str, str, Edit, set[str]]] = [
     ("attention", "model.onnx", with_attribute("Attention", "scale", 0.51), WHOLE),
     ("attention", "model.onnx", with_attribute("LayerNormalization", "epsilon", 2e-5), WHOLE),
     ("attention", "model.onnx", freeze_length, {"signature"}),
+    ("attention", "model.onnx", score_from_the_first_position, {"greedy"}),
     ("gru", "model.onnx", with_attribute("GRU", "linear_before_reset", 0), WHOLE),
     ("gru", "model.onnx", forget_lengths, WHOLE),
     ("gru", "step.onnx", pads_as_real("pad_mask"), STEP),
@@ -158,6 +168,30 @@ def test_no_manifest_or_a_damaged_one_is_refused(spoil: Spoil, python: str, cpp:
 def test_a_wrong_start_of_the_state_is_found(copy: Copy) -> None:
     start_elsewhere(folder := copy("gru"))
     assert failed(folder) == {"prefill", "chunks", "step", "long"}
+
+
+WRONG_GREEDY = {
+    "logits": with_golden("greedy/logits", change=lambda logits: logits * (1 + 1e-5)),
+    "token": with_golden("greedy/tokens", change=lambda tokens: tokens + (np.arange(tokens.size) == 20).reshape(2, -1)),
+}
+"""Changes of the greedy text of two prompts, whose limit is 4.8e-7."""
+
+
+@pytest.mark.parametrize("spoil", WRONG_GREEDY.values(), ids=WRONG_GREEDY.keys())
+def test_greedy_text_of_other_logits_or_tokens_is_found(spoil: Spoil, copy: Copy) -> None:
+    spoil(folder := copy("gru"))
+    assert failed(folder) == {"greedy"}
+
+
+@pytest.mark.parametrize(("error", "passes"), [(0.249, False), (0.251, True)])
+def test_another_greedy_token_passes_if_the_errors_of_the_logits_exceed_half_of_the_margin(
+    error: float, passes: bool
+) -> None:
+    expected = GreedyTrace(np.array([[0]]), np.array([[[1.0, 0.5]]]))
+    actual = GreedyTrace(np.array([[2]]), np.array([[[1.0 - error, 0.5 + error, 2.0]]]))
+    [(errors, ok, note)] = judge(actual, expected, np.array([[[0, 1]]]))
+    assert ok is passes and note.startswith("differs from token 0 on, where the float64 margin is 5.00e-01")
+    np.testing.assert_allclose(errors, [[-error, error]])
 
 
 def test_a_golden_file_that_proves_less_is_found(copy: Copy) -> None:

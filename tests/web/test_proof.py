@@ -10,8 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.planted import Edit, edit_graph, flip, prove_less, reseal, start_elsewhere, with_statement, with_tokenizer
-from export.test_defects import GRAPH_DEFECTS
+from export.planted import (
+    Edit,
+    edit_graph,
+    flip,
+    prove_less,
+    reseal,
+    start_elsewhere,
+    with_golden,
+    with_statement,
+    with_tokenizer,
+)
+from export.test_defects import GRAPH_DEFECTS, WRONG_GREEDY
 from export.test_reach import WRONG_SIZES
 from export.toys import Shared
 from runtime.conftest import Bundle, Copy
@@ -84,18 +94,6 @@ def test_a_wrong_graph_is_found(copy: Copy, name: str, file: str, edit: Edit, ex
     assert failed(folder) == expected
 
 
-def with_golden(*names: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
-    """Changes arrays of the golden file."""
-
-    def spoil(folder: Path) -> None:
-        with np.load(folder / "golden.npz") as file:
-            arrays = dict(file)
-        np.savez(folder / "golden.npz", allow_pickle=False, **arrays | {name: change(arrays[name]) for name in names})
-        reseal(folder)
-
-    return spoil
-
-
 def round_weights(folder: Path) -> None:
     weights = np.fromfile(folder / "weights.bin", dtype=np.float32)
     weights.astype(np.float16).astype(np.float32).tofile(folder / "weights.bin")
@@ -110,8 +108,9 @@ def round_weights(folder: Path) -> None:
         (start_elsewhere, {"prefill", "chunks", "step", "long"}),
         (with_tokenizer(alphabet="abcdeg "), {"texts"}),
         (with_golden("tokenizer/special", change=lambda ids: ids + 1), {"texts"}),
+        *((wrong, {"greedy"}) for wrong in WRONG_GREEDY.values()),
     ],
-    ids=["weights", "state", "texts", "special"],
+    ids=["weights", "state", "texts", "special", *WRONG_GREEDY],
 )
 def test_another_start_weight_or_text_is_found(spoil: Callable[[Path], None], expected: set[str], copy: Copy) -> None:
     folder = copy("gru")

@@ -25,8 +25,8 @@ GONE = object()
 WHOLE_NUMBER = "must be a whole number from 1 to 2^40"
 CHANGES: list[tuple[list[Any], Any, str]] = [
     (["format"], "x", 'the manifest lacks "format": "seqlab-bundle"'),
-    (["version"], 5, "the manifest has version 5, this program reads version 8; export it again"),
-    (["version"], 8.0, "the manifest.version must be a whole number"),
+    (["version"], 5, "the manifest has version 5, this program reads version 9; export it again"),
+    (["version"], 9.0, "the manifest.version must be a whole number"),
     (["more"], 1, "the manifest has more, which nothing here knows"),
     (["labels"], GONE, "the manifest lacks labels"),
     (["seq_len"], 0, f"the manifest.seq_len {WHOLE_NUMBER}, got 0"),
@@ -41,8 +41,9 @@ CHANGES: list[tuple[list[Any], Any, str]] = [
     (["state", 1, "dims"], ["B", -1], "the manifest.state[1].dims[1] must be a whole number"),
     (["state", 1, "dims"], ["B", 2**40], "the state takes"),
     (["state", 0, "initial"], None, "state entry position has no initial value and the bundle has no encoder"),
-    (["model", "inputs", 0], GONE, "model.onnx takes no tokens, or no pad_mask"),
-    (["vocab_size"], 7, "model.onnx gives no logits (B, T, 7)"),
+    (["model", "inputs", 0], GONE, "model.onnx takes no tokens"),
+    (["model", "inputs", -1], GONE, "model.onnx takes no scored"),
+    (["vocab_size"], 7, "model.onnx gives no logits of vocab_size 7"),
     (["stop_ids"], [99], "stop_ids has 99, which is outside the vocabulary"),
     (["files", "../x"], "0" * 64, '"../x" is not a path inside the bundle'),
     (["files", "x"], "0", 'the sha256 of x is "0"'),

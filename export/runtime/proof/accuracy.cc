@@ -119,7 +119,7 @@ Numbers TakenRows(const Numbers& numbers, const Ids& rows) {
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most) {
   if (!info.IsFloat()) return numbers.values;
   int64_t axis = -1;
-  for (const char* time : {"T", "S+T", "M", "C"}) axis = std::max(axis, info.Axis(time));
+  for (const char* time : {"T", "K", "S+T", "M", "C"}) axis = std::max(axis, info.Axis(time));
   std::vector<double> row;
   if (axis < 0) {
     row = numbers.values;

@@ -155,4 +155,10 @@ const NpyArray& GoldenFile::At(const std::string& name, const std::vector<int64_
   return found->second;
 }
 
+double GoldenFile::Number(const std::string& name) const {
+  const std::vector<double>& numbers = At(name).values;
+  if (numbers.empty()) Refuse(name, " of the golden file is text, and should be numbers");
+  return numbers[0];
+}
+
 }  // namespace seqlab

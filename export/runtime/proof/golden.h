@@ -37,6 +37,9 @@ class GoldenFile {
   // Returns an array, whose dimensions must begin with `dims`. Throws Refusal if there is none.
   const NpyArray& At(const std::string& name, const std::vector<int64_t>& dims = {}) const;
 
+  // Returns the first number of an array. Throws Refusal if it has none.
+  double Number(const std::string& name) const;
+
  private:
   std::map<std::string, NpyArray> arrays_;
 };

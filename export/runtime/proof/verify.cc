@@ -16,6 +16,7 @@
 #include "declared.h"
 #include "error.h"
 #include "golden.h"
+#include "greedy.h"
 #include "seqlab/proof.h"
 
 namespace seqlab {
@@ -78,7 +79,9 @@ class Proof {
     if (bundle_.model != nullptr) {
       for (const char* form : {"prefill", "chunks", "step"}) CheckDecoder(form);
       CheckLong();
-      if (report_.ok()) CheckGreedy();
+      if (report_.ok()) {
+        for (Check& check : CheckGreedy(bundle_, golden_, runner_)) report_.checks.push_back(std::move(check));
+      }
     }
     // The divergence of one case, whose logits the golden file has in full.
     if (report_.ok() && golden_.Has("whole/logits")) {
@@ -170,65 +173,9 @@ class Proof {
 
   Check JudgedOf(const std::string& kind, const std::string& subject, const std::string& name, const Group& group,
                  const std::vector<double>& errors) {
-    const std::string own = name + "/torch/" + group.name;
-    const std::vector<double>& numbers = golden_.At(own).values;
-    if (numbers.empty()) Refuse(own, " of the golden file is text, and should be numbers");
-    const double torch_error = numbers[0];
+    const double torch_error = golden_.Number(name + "/torch/" + group.name);
     const double limit = group.name == "counters" ? 0.0 : Limit(torch_error, bundle_.manifest.precision);
     return Judged(kind, subject + ", " + group.name, errors, torch_error, limit);
-  }
-
-  // Checks that greedy text is the reference's, or that at the first other token the reference's two best logits are
-  // closer than twice the error of the logits.
-  void CheckGreedy() {
-    // (R, T) tokens; for each position the likeliest tokens and their logits, (R, T, kept), the best first.
-    const NpyArray& tokens = golden_.At("greedy/tokens", {kAny, kAny});
-    const int64_t num_rows = tokens.dims[0], length = tokens.dims[1], vocab_size = *bundle_.manifest.vocab_size;
-    const NpyArray& likeliest = golden_.At("greedy/likeliest", {num_rows, length, kAny});
-    const int64_t kept = likeliest.dims[2];
-    const NpyArray& logits = golden_.At("greedy/logits", {num_rows, length, kept});
-    const auto [least, most] = std::minmax_element(likeliest.values.begin(), likeliest.values.end());
-    if (kept < 2 || *least < 0 || *most >= static_cast<double>(vocab_size)) {
-      Refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
-    }
-    std::vector<Ids> prompts;
-    for (int64_t row = 0; row < num_rows; ++row) {
-      const std::vector<double>& prompt = golden_.At(Join("greedy/prompt_", row), {kAny}).values;
-      prompts.emplace_back(prompt.begin(), prompt.end());
-    }
-    Decoder decoder(bundle_);
-    runner_.ReadSource(decoder, "greedy", AllRows(num_rows));
-    std::vector<Logits> steps;
-    std::vector<Ids> found(prompts.size());
-    for (int64_t step = 0; step < length; ++step) {
-      Ids last;
-      for (const Ids& row : found) last.push_back(row.empty() ? 0 : row.back());
-      steps.push_back(step == 0 ? decoder.Prefill(prompts) : decoder.Step(last));
-      for (int64_t row = 0; row < num_rows; ++row) {
-        const std::vector<double> scores = steps.back().Doubles(row);
-        found[row].push_back(std::max_element(scores.begin(), scores.end()) - scores.begin());
-      }
-    }
-    for (int64_t row = 0; row < num_rows; ++row) {
-      Check check{"greedy", Join("prompt ", row), true, ""};
-      int64_t step = 0;
-      while (step < length && found[row][step] == static_cast<int64_t>(tokens.values[row * length + step])) ++step;
-      if (step < length) {
-        const size_t begin = static_cast<size_t>((row * length + step) * kept);
-        const double* reference = logits.values.data() + begin;
-        const std::vector<double> ours = steps[step].Doubles(row);
-        double largest = 0.0;
-        for (int64_t place = 0; place < kept; ++place) {
-          const auto token = static_cast<size_t>(likeliest.values[begin + place]);
-          largest = std::max(largest, std::abs(ours[token] - reference[place]));
-        }
-        const double margin = reference[0] - reference[1];
-        check.ok = margin < proof::kMarginErrors * largest;
-        check.note = Join("differs from token ", step, " on, where the float64 margin is ", Scientific(margin),
-                          " and the largest logit error ", Scientific(largest));
-      }
-      report_.checks.push_back(check);
-    }
   }
 
   // Makes one check for each group of outputs of a cell: a case, read `batch` rows at a time.

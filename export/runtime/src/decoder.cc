@@ -51,11 +51,13 @@ Decoder::Wiring Decoder::WiringOf(const GraphInfo& info) const {
     }
     Refuse(StatusCode::kDamagedBundle, info.file, " has \"", name, "\", which is no entry of the state");
   };
+  const bool scores = &info == &bundle_.model->info();
   Wiring wiring;
   for (const TensorInfo& input : info.inputs) {
-    wiring.inputs.push_back(input.name == "tokens"     ? kTokens
-                            : input.name == "pad_mask" ? kMask
-                                                       : entry(input.name, "state_"));
+    wiring.inputs.push_back(input.name == "tokens"             ? kTokens
+                            : input.name == "pad_mask"         ? kMask
+                            : scores && input.name == "scored" ? kScored
+                                                               : entry(input.name, "state_"));
   }
   for (const TensorInfo& output : info.outputs) {
     wiring.outputs.push_back(output.name == "logits" ? kLogits : entry(output.name, "new_state_"));
@@ -108,15 +110,26 @@ void Decoder::Start(int64_t rows) {
 }
 
 Value Decoder::Run(const Graph& graph, const Rows& rows) {
-  return Read(graph, rows.Tokens(), rows.Mask(), rows.length);
+  if (&graph == bundle_.step.get()) return Read(graph, rows.Tokens(), rows.Mask(), nullptr);
+  Ids all(static_cast<size_t>(rows.length));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return RunScoring(rows, all);
 }
 
-Value Decoder::Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length) {
+Value Decoder::RunScoring(const Rows& rows, const Ids& scored) {
+  const auto count = static_cast<int64_t>(scored.size());
+  return Read(*bundle_.model, rows.Tokens(), rows.Mask(), HostTensor(DType::kInt64, {count}, scored.data()));
+}
+
+Value Decoder::Read(const Graph& graph, const Value& tokens, const Value& mask, const Value& scored) {
   const bool is_step = &graph == bundle_.step.get();
   const Wiring& wiring = is_step ? of_step_ : of_model_;
   std::vector<Value> inputs;
   for (const int source : wiring.inputs) {
-    inputs.push_back(source == kTokens ? tokens : source == kMask ? mask : state_[static_cast<size_t>(source)]);
+    inputs.push_back(source == kTokens   ? tokens
+                     : source == kMask   ? mask
+                     : source == kScored ? scored
+                                         : state_[static_cast<size_t>(source)]);
   }
   const std::vector<Value> outputs = is_step ? steps_.Run(inputs) : graph.Run(inputs);
   Value logits;
@@ -124,8 +137,8 @@ Value Decoder::Read(const Graph& graph, const Value& tokens, const Value& mask, 
     const int target = wiring.outputs[place];
     (target == kLogits ? logits : state_[static_cast<size_t>(target)]) = outputs[place];
   }
-  CheckDims(logits, {rows_, length, vocab_size()});
-  read_ += length;
+  CheckDims(logits, {rows_, is_step ? 1 : Dims(scored)[0], vocab_size()});
+  read_ += Dims(tokens)[1];
   return logits;
 }
 
@@ -133,14 +146,8 @@ Logits Decoder::Prefill(const std::vector<Ids>& prompts) {
   const Rows rows = Padded(prompts, "prompt", true);
   CheckReadable(rows.tokens, rows.length);
   Start(rows.rows);
-  const Value logits = Run(*bundle_.model, rows);
-  // (B, T, V) to (B, V): prompts are padded on the left, so each ends at the last position.
-  std::vector<float> last;
-  for (int64_t row = 0; row < rows.rows; ++row) {
-    const auto values = Floats(logits, ((row + 1) * rows.length - 1) * vocab_size(), vocab_size());
-    last.insert(last.end(), values.begin(), values.end());
-  }
-  return ToLogits(rows.rows, vocab_size(), std::move(last));
+  // Prompts are padded on the left, so each ends at the last position.
+  return OfLastPosition(RunScoring(rows, {rows.length - 1}));
 }
 
 Logits Decoder::Step(const Ids& tokens) {
@@ -150,7 +157,10 @@ Logits Decoder::Step(const Ids& tokens) {
   }
   CheckReadable(tokens, read_ + 1);
   if (all_real_ == nullptr || Dims(all_real_)[0] != rows_) all_real_ = FilledTensor(DType::kBool, {rows_, 1}, 1);
-  const Value logits = Read(*bundle_.step, HostTensor(DType::kInt64, {rows_, 1}, tokens.data()), all_real_, 1);
+  return OfLastPosition(Read(*bundle_.step, HostTensor(DType::kInt64, {rows_, 1}, tokens.data()), all_real_, nullptr));
+}
+
+Logits Decoder::OfLastPosition(const Value& logits) const {
   if (TypeOf(logits) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) {
     return ToLogits(rows_, vocab_size(), Floats(logits, 0, rows_ * vocab_size()));
   }

@@ -43,6 +43,8 @@ class Decoder {
 
   // Reads tokens (B, T) and returns the logits (B, T, V). `graph` is the bundle's `model`, or its `step` if T = 1.
   Value Run(const Graph& graph, const Rows& rows);
+  // Reads tokens (B, T) with the bundle's `model` and returns the logits (B, K, V) at these K positions.
+  Value RunScoring(const Rows& rows, const Ids& scored);
 
   // Starts anew, reads prompts and returns the logits after each.
   Logits Prefill(const std::vector<Ids>& prompts);
@@ -58,7 +60,7 @@ class Decoder {
  private:
   int64_t vocab_size() const { return *bundle_.manifest.vocab_size; }
   // The origin of each input of a graph and the destination of each output: an entry of the state, or one of these.
-  enum : int { kTokens = -1, kMask = -2, kLogits = -3 };
+  enum : int { kTokens = -1, kMask = -2, kScored = -3, kLogits = -4 };
   struct Wiring {
     std::vector<int> inputs, outputs;
   };
@@ -72,8 +74,12 @@ class Decoder {
   void Take(Part& part, const std::vector<int64_t>& rows, int64_t count);
   // Selects the rows of the entries that have one row per source, which consecutive texts share.
   void TakeSources(const std::vector<int64_t>& rows);
-  // Reads tokens (B, T) and their mask (B, T), and returns the logits (B, T, V).
-  Value Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length);
+  // Reads tokens (B, T) and their mask (B, T), and returns the logits (B, K, V) at the positions scored (K), which
+  // `step` does not take: it has one.
+  Value Read(const Graph& graph, const Value& tokens, const Value& mask, const Value& scored);
+
+  // Returns logits (B, 1, V) as (B, V), in the same memory if they are float32.
+  Logits OfLastPosition(const Value& logits) const;
 
   const Bundle& bundle_;
   Runs steps_;

@@ -90,14 +90,15 @@ void CheckDecoder(const Manifest& manifest) {
     for (const TensorInfo& output : graph->outputs) {
       const bool fits = output.dims.size() == 3 && output.IsFloat() && output.dims[2] == Dim(*manifest.vocab_size);
       if (output.name == "logits" && !fits) {
-        Refuse(graph->file, " gives no logits (B, T, ", *manifest.vocab_size, ")");
+        Refuse(graph->file, " gives no logits of vocab_size ", *manifest.vocab_size);
       }
     }
     if (!Has(graph->outputs, "logits")) Refuse(graph->file, " gives no logits");
-    if (!Has(graph->inputs, "tokens") || !Has(graph->inputs, "pad_mask")) {
-      Refuse(graph->file, " takes no tokens, or no pad_mask");
+    for (const char* input : {"tokens", "pad_mask"}) {
+      if (!Has(graph->inputs, input)) Refuse(graph->file, " takes no ", input);
     }
   }
+  if (!Has(manifest.model->inputs, "scored")) Refuse(manifest.model->file, " takes no scored");
   for (const StateInfo& entry : manifest.state) {
     if (entry.Axis("C") >= 0 && !manifest.max_seq_len) {
       Refuse("state entry ", entry.name, " has the dimension C, but there is no max_seq_len");

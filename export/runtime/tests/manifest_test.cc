@@ -14,11 +14,12 @@ namespace {
 
 // Makes the graph of a recurrent language model.
 std::string Graph(const std::string& file, const std::string& time) {
+  const std::string scored = time == "1" ? "" : R"({"name": "scored", "dtype": "int64", "dims": ["K"]}, )";
   return R"({"file": ")" + file + R"(", "inputs": [{"name": "tokens", "dtype": "int64", "dims": ["B", )" + time +
-         R"(]}, {"name": "pad_mask", "dtype": "bool", "dims": ["B", )" + time +
-         R"(]}, {"name": "state_h", "dtype": "float32", "dims": ["B", 8]}],
+         R"(]}, {"name": "pad_mask", "dtype": "bool", "dims": ["B", )" + time + R"(]}, )" + scored +
+         R"({"name": "state_h", "dtype": "float32", "dims": ["B", 8]}],
             "outputs": [{"name": "logits", "dtype": "float32", "dims": ["B", )" +
-         time + R"(, 11]}, {"name": "new_state_h", "dtype": "float32", "dims": ["B", 8]}]})";
+         (time == "1" ? "1" : R"("K")") + R"(, 11]}, {"name": "new_state_h", "dtype": "float32", "dims": ["B", 8]}]})";
 }
 
 // Makes a manifest, with one field a line.
@@ -28,7 +29,7 @@ std::string Whole() {
     files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
   }
   return R"({"format": "seqlab-bundle",
-"version": 8,
+"version": 9,
 "target": "portable",
 "min_onnxruntime": "1.30",
 "precision": "fp32",
@@ -81,15 +82,15 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const char *from, *to, *said;
   };
   const Change changes[] = {
-      {"version\": 8", "version\": 9", "it has version 9, this program reads version 8"},
-      {"version\": 8", "version\": 7", "it has version 7, this program reads version 8; export it again"},
-      {"version\": 8", "version\": \"8\"", "the manifest.version must be a whole number"},
-      {"version\": 8", "version\": 8, \"minor\": -1", "the manifest.minor must be a whole number from 0"},
+      {"version\": 9", "version\": 10", "it has version 10, this program reads version 9"},
+      {"version\": 9", "version\": 8", "it has version 8, this program reads version 9; export it again"},
+      {"version\": 9", "version\": \"9\"", "the manifest.version must be a whole number"},
+      {"version\": 9", "version\": 9, \"minor\": -1", "the manifest.minor must be a whole number from 0"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"seq_len\"", "\"more\": 1, \"seq_len\"", "the manifest has \"more\", which nothing here knows"},
       {"\"seq_len\"", "\"seq_lens\"", "the manifest lacks seq_len"},
       {"vocab_size\": 11", "vocab_size\": null", "it has a decoder and no vocab_size"},
-      {"vocab_size\": 11", "vocab_size\": 12", "model.onnx gives no logits (B, T, 12)"},
+      {"vocab_size\": 11", "vocab_size\": 12", "model.onnx gives no logits of vocab_size 12"},
       {"vocab_size\": 11", "vocab_size\": 1.5", "the manifest.vocab_size must be a whole number"},
       {"seq_len\": 32", "seq_len\": -1", "the manifest.seq_len must be a whole number from 1"},
       {"seq_len\": 32", "seq_len\": true", "the manifest.seq_len must be a whole number"},
@@ -106,6 +107,7 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
       {"[\"B\", \"T\"]", "[\"B\", -3]", "the manifest.model.inputs[0].dims[1] must be a whole number"},
       {"\"logits\"", "\"scores\"", "model.onnx gives no logits"},
       {"\"tokens\"", "\"ids\"", "model.onnx takes no tokens"},
+      {"\"scored\"", "\"wanted\"", "model.onnx takes no scored"},
       {"0.5", "\"zero\"", "the manifest.state[0].initial must be a number"},
       {"0.5", "null", "state entry h has no initial value and the bundle has no encoder to supply one"},
       {"[\"B\", 8], \"initial", "[8, \"B\"], \"initial", "the manifest.state[0].dims must begin with B"},
@@ -125,9 +127,9 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
 }
 
 TEST(Manifest, UnknownFieldsOfANewerMinorVersionAreIgnored) {
-  const std::string minor = Join("\"version\": 8, \"minor\": ", kMinor + 1);
+  const std::string minor = Join("\"version\": 9, \"minor\": ", kMinor + 1);
   const auto newer = [&](const char* from, const char* to) {
-    std::string text = Changed("\"version\": 8", minor);
+    std::string text = Changed("\"version\": 9", minor);
     return Refused(text.replace(text.find(from), std::strlen(from), to));
   };
   EXPECT_EQ(newer("\"seq_len\"", "\"more\": 1, \"seq_len\""), "accepted");
@@ -136,7 +138,7 @@ TEST(Manifest, UnknownFieldsOfANewerMinorVersionAreIgnored) {
   EXPECT_EQ(newer("\"initial\"", "\"more\": 1, \"initial\""), "accepted");
   EXPECT_EQ(newer("\"inputs\"", "\"more\": 1, \"inputs\""), "accepted");
   EXPECT_EQ(newer("\"seq_len\"", "\"seq_lens\""), "the manifest lacks seq_len");
-  EXPECT_EQ(Refused(Changed("\"version\": 8", Join("\"version\": 8, \"minor\": ", kMinor, ", \"more\": 1"))),
+  EXPECT_EQ(Refused(Changed("\"version\": 9", Join("\"version\": 9, \"minor\": ", kMinor, ", \"more\": 1"))),
             "the manifest has \"more\", which nothing here knows");
 }
 

@@ -1,6 +1,6 @@
 """The forms of a model that are exported as graphs, each with the inputs and outputs of its graph.
 
-B batch, T new tokens, S past tokens, M source length, F features, V vocabulary, C classes.
+B batch, T new tokens, K of them scored, S past tokens, M source length, F features, V vocabulary, C classes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ class SequenceForm(nn.Module):
         self.model = model
         self.renewed = _renewed(model)
 
-    def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
-        """tokens and pad_mask (B, T) to logits (B, T, V), and the new state, without entries computed from a source."""
-        logits, new_state = self.model(tokens, state, pad_mask=pad_mask)
+    def forward(
+        self, tokens: Tensor, pad_mask: Tensor, state: State, scored: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """tokens and pad_mask (B, T) to the logits (B, K, V) at the positions scored (K,), None = all, and the new
+        state, without entries computed from a source."""
+        x, new_state = self.model(tokens, state, pad_mask=pad_mask, features=True)  # x (B, T, D)
+        logits = self.model.output(x if scored is None else x.index_select(1, scored))
         # An input that is returned unchanged as an output would lose its name.
         return _widened(logits), {
             name: new_state[name].clone() if new_state[name] is state[name] else new_state[name]
@@ -32,7 +36,7 @@ class SequenceForm(nn.Module):
         }
 
     def info(self) -> GraphInfo:
-        return _decoder_info(self, "model.onnx", length="T", longer="S+T")
+        return _decoder_info(self, "model.onnx", length="T", scored="K", longer="S+T")
 
 
 class StepForm(nn.Module):
@@ -64,7 +68,7 @@ class StepForm(nn.Module):
         return _widened(logits).unsqueeze(1), {name: new_state[name] for name in self.renewed}
 
     def info(self) -> GraphInfo:
-        return _decoder_info(self, "step.onnx", length=1, longer="S+1")
+        return _decoder_info(self, "step.onnx", length=1, scored=1, longer="S+1")
 
 
 class EncoderForm(nn.Module):
@@ -155,17 +159,21 @@ def check_states(model: Any) -> None:
             raise ValueError(f"state entry {entry.name} is declared to start at {entry.initial}, and does not")
 
 
-def _decoder_info(form: SequenceForm | StepForm, file: str, *, length: str | int, longer: str) -> GraphInfo:
+def _decoder_info(
+    form: SequenceForm | StepForm, file: str, *, length: str | int, scored: str | int, longer: str
+) -> GraphInfo:
     inputs = [
         TensorInfo(name="tokens", dtype="int64", dims=("B", length)),
         TensorInfo(name="pad_mask", dtype="bool", dims=("B", length)),
     ]
-    outputs = [TensorInfo(name="logits", dtype="float32", dims=("B", length, form.model.vocab_size))]
+    outputs = [TensorInfo(name="logits", dtype="float32", dims=("B", scored, form.model.vocab_size))]
     for entry in state_info(form.model):
         inputs.append(TensorInfo(name=f"state_{entry.name}", dtype=entry.dtype, dims=entry.dims))
         if entry.name in form.renewed:
             new_dims = tuple(longer if dim == "S" else dim for dim in entry.dims)
             outputs.append(TensorInfo(name=f"new_state_{entry.name}", dtype=entry.dtype, dims=new_dims))
+    if isinstance(scored, str):
+        inputs.append(TensorInfo(name="scored", dtype="int64", dims=(scored,)))
     return GraphInfo(file=file, inputs=tuple(inputs), outputs=tuple(outputs))
 
 

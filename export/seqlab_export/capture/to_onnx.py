@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from onnxscript import ir
 from torch.export import Dim, ExportedProgram
 from torch.onnx import OnnxExporterError
+from torch.utils._pytree import tree_map
 
 from seqlab.nn.operation import Lowerings, lowered
 from seqlab_export.capture.graph_forms import Form, example, longest_input
@@ -28,7 +30,7 @@ from seqlab_export.runner.manifest import GraphInfo, TensorInfo
 OPSET = 23
 
 # The traced sizes must all differ, or two dimensions may be unified; `traced_len` is at most 16.
-_TRACED = {"B": 17, "S": 19, "M": 23}
+_TRACED = {"B": 17, "S": 19, "M": 23, "K": 29}
 
 
 @contextmanager
@@ -58,8 +60,8 @@ def capture(form: Form | IntermediateForm, info: GraphInfo) -> ExportedProgram:
     if isinstance(form, IntermediateForm):
         # Attention weights of a recurrence over a source treat the first step separately from the others.
         symbols["T"] = Dim("T", min=3, max=longest)
-    given = [tensor for tensor in info.inputs if not tensor.name.startswith("state_")]
-    state = {tensor.name.removeprefix("state_"): tensor for tensor in info.inputs if tensor not in given}
+    state = {name[6:]: tensor for tensor in info.inputs if (name := tensor.name).startswith("state_")}
+    given = [tensor for tensor in info.inputs if tensor not in state.values() and tensor.name != "scored"]
     if any("M" in tensor.dims for tensor in given):
         longest = longest_input(model)
         # If a target is read too, its length must differ.
@@ -68,17 +70,14 @@ def capture(form: Form | IntermediateForm, info: GraphInfo) -> ExportedProgram:
     def dynamic(tensor: TensorInfo) -> dict[int, Any]:
         return {axis: symbols[dim] for axis, dim in enumerate(tensor.dims) if isinstance(dim, str) and dim in symbols}
 
-    examples: list[Any] = [example(tensor, sizes) for tensor in given]
-    dims: list[Any] = [dynamic(tensor) for tensor in given]
-    if state:
-        examples.append({name: example(tensor, sizes) for name, tensor in state.items()})
-        dims.append({name: dynamic(tensor) for name, tensor in state.items()})
+    arguments = (*given, *([state] if state else []), *(tensor for tensor in info.inputs if tensor.name == "scored"))
+    examples, dims = tree_map(partial(example, sizes=sizes), arguments), tree_map(dynamic, arguments)
     # Discards state from other captures in this process, such as the same code in another precision.
     torch.compiler.reset()
     try:
         # With gradients, scaled_dot_product_attention is captured differently if its mask has parameters.
         with quiet(), redirect_stderr(StringIO()), torch.no_grad():
-            return torch.export.export(form, tuple(examples), dynamic_shapes=tuple(dims), strict=False)
+            return torch.export.export(form, examples, dynamic_shapes=dims, strict=False)
     except Exception as error:
         raise ValueError(f"this model cannot be captured as {info.file}: {why_not(error)}") from error
 

@@ -31,6 +31,7 @@ from seqlab_export.proof.torch_outputs import (
     encoded,
     encoded_in_one_call,
     in_one_call,
+    logits_after,
     long_outputs,
     outputs,
 )
@@ -73,8 +74,9 @@ def write_golden(plan: ExportPlan, folder: Path, declared: Arrays | None = None)
       `cases.groups`: the largest error over reading all tokens in one call, token by token, and in one call with sums
       term by term (`rounding.TermByTerm`), which bounds the effect of rounding alone on any machine;
     - with a tokenizer, `greedy/prompt_text` and `greedy/text`, the first prompt and its continuation, as UTF-8;
-    - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and the ids and logits of the
-      `LIKELIEST` tokens at each position, `greedy/likeliest` and `greedy/logits`;
+    - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, the ids and logits of the
+      `LIKELIEST` tokens at each position, `greedy/likeliest` and `greedy/logits`, and PyTorch's error at the position
+      where it is largest, `greedy/torch/logits`;
     - with a source, `CASE/source` and `greedy/source`, the name of the encoder case whose inputs it reads;
     - `one call/tokens` (1, T), `one call/logits`, the concatenated values that `cases.select_call` takes at each of
       `cases.one_call_lengths`, and `one call/torch/logits`, PyTorch's error at the length where it is largest;
@@ -221,11 +223,15 @@ class _Golden:
         if tokenizer is not None:
             self.arrays["greedy/text"] = as_bytes(tokenizer.decode(greedy.tokens[0].tolist()))
         likeliest = np.argsort(-greedy.logits, axis=-1, kind="stable")[..., :LIKELIEST]
-        self.arrays |= {
-            "greedy/tokens": greedy.tokens,
-            "greedy/likeliest": likeliest,
-            "greedy/logits": np.take_along_axis(greedy.logits, likeliest, axis=-1),
-        }
+        logits = np.take_along_axis(greedy.logits, likeliest, axis=-1)
+        self.arrays |= {"greedy/tokens": greedy.tokens, "greedy/likeliest": likeliest, "greedy/logits": logits}
+        start = self._start(self.forms["model"].model, source, len(prompts))
+        errors = []
+        for mode in self.modes:
+            found = logits_after(self.forms, prompts, greedy.tokens, start, mode)
+            difference = np.take_along_axis(found, likeliest, axis=-1) - logits
+            errors += [rms(part) / (rms(logits) or 1.0) for part in difference.reshape(-1, likeliest.shape[-1])]
+        self._tell_error("greedy", "logits", errors)
 
     @torch.no_grad()
     def add_whole(self) -> None:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seqlab.decoding.generate import padded_left
 from seqlab.mixer import State
 from seqlab_export.capture.graph_forms import SequenceForm, StepForm
 from seqlab_export.runner.cases import (
@@ -135,6 +136,29 @@ def in_one_call(
         {"logits": select_call(logits[:, :length], logits[:, length : length + 1], info.outputs[0], most)}
         for length in lengths
     ]
+
+
+@torch.no_grad()
+def logits_after(
+    forms: Mapping[str, Any],
+    prompts: Sequence[NDArray[np.int64]],
+    written: NDArray[np.int64],
+    state: State,
+    mode: Mode,
+) -> NDArray[np.floating]:
+    """Logits (R, N, V) from which the tokens written (R, N) were chosen after the prompts of a batch. Those after the
+    first are read in one call, or token by token if the first call reads a prefix."""
+    tokens, pad_mask = map(torch.from_numpy, padded_left([prompt.tolist() for prompt in prompts], [*map(len, prompts)]))
+    read, width = torch.from_numpy(written[:, :-1]), 1 if forms["model"].model.first_call > 1 else written.shape[1]
+    with mode:
+        logits, new = forms["model"](tokens, pad_mask, state, torch.tensor([tokens.shape[1] - 1]))
+        parts = [logits]
+        for first in range(0, read.shape[1], width):
+            piece = read[:, first : first + width]
+            graph = forms["step" if piece.shape[1] == 1 else "model"]
+            logits, new = graph(piece, torch.ones_like(piece, dtype=torch.bool), state | new)
+            parts.append(logits)
+    return torch.cat(parts, dim=1).numpy()
 
 
 @torch.no_grad()

@@ -96,10 +96,17 @@ class TorchRuntime(ArrayDecoder):
 
     @torch.no_grad()
     def read(
-        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: ArrayState
+        self,
+        graph: Literal["model", "step"],
+        tokens: NDArray[np.int64],
+        pad_mask: NDArray[np.bool_],
+        state: ArrayState,
+        scored: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.floating], ArrayState]:
+        positions = [] if graph == "step" else [np.arange(tokens.shape[1]) if scored is None else scored]
+        first, mask, *last = map(torch.from_numpy, (tokens, pad_mask, *positions))
         with self.settings:
-            logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), to_tensors(state))
+            logits, new = self.forms[graph](first, mask, to_tensors(state), *last)
         return logits.numpy(), state | to_arrays(new)
 
 

@@ -234,7 +234,7 @@ def select(
     """
     if not np.issubdtype(array.dtype, np.floating):
         return array
-    times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "T+1", "S+T", "M", "C")]
+    times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "K", "T+1", "S+T", "M", "C")]
     if {"C", "T+1"} & {*info.dims}:  # real tokens come first, without gaps; in T + 1, after a class token
         pad_mask = np.arange(array.shape[times[0]]) < pad_mask.sum(axis=1, keepdims=True) + ("T+1" in info.dims)
     row = (np.moveaxis(array, times[0], 1)[pad_mask] if times else array).ravel()

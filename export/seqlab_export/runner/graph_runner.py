@@ -1,6 +1,6 @@
 """Runner of a bundle's graphs with only NumPy and onnxruntime: arrays in, arrays out (`bundle_text_model` reads texts).
 
-B batch, T tokens given, V vocabulary.
+B batch, T tokens given, K positions scored, V vocabulary.
 """
 
 from __future__ import annotations
@@ -118,14 +118,21 @@ class ArrayDecoder(ABC):
 
     @abstractmethod
     def read(
-        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
+        self,
+        graph: Literal["model", "step"],
+        tokens: NDArray[np.int64],
+        pad_mask: NDArray[np.bool_],
+        state: State,
+        scored: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.floating], State]:
-        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state."""
+        """Reads tokens (B, T), or (B, 1) with "step": logits (B, K, V) at the positions scored (K,), None = all T, and
+        the new state."""
 
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
         """Reads left-padded tokens (B, T); returns the logits (B, V) after the last token, and the state."""
-        logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)))
-        return logits[:, -1], state
+        last = np.array([tokens.shape[1] - 1])
+        logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)), last)
+        return logits[:, 0], state
 
     def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
         """Reads one token per row, tokens (B,); returns logits (B, V) and the new state."""
@@ -181,9 +188,15 @@ class BundleRunner(Bundle, ArrayDecoder):
         return state
 
     def read(
-        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
+        self,
+        graph: Literal["model", "step"],
+        tokens: NDArray[np.int64],
+        pad_mask: NDArray[np.bool_],
+        state: State,
+        scored: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.floating], State]:
-        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state.
+        """Reads tokens (B, T), or (B, 1) with "step": logits (B, K, V) at the positions scored (K,), None = all T, and
+        the new state.
 
         A step may overwrite the old state with the new one.
 
@@ -195,7 +208,9 @@ class BundleRunner(Bundle, ArrayDecoder):
         if self.max_seq_len is not None and longest > self.max_seq_len:
             raise ValueError(f"a text of {longest} tokens is longer than the model reads, which is {self.max_seq_len}")
         given = {"tokens": tokens, "pad_mask": pad_mask, **state}
-        if graph == "step" and self.manifest.in_place:
+        if graph == "model":
+            given["scored"] = np.arange(tokens.shape[1]) if scored is None else scored
+        elif self.manifest.in_place:
             return self._step_in_place(given, state)
         found = run_session(self.sessions[graph], self._outputs, given)
         new = {name.removeprefix("new_"): entry for name, entry in found.items()}

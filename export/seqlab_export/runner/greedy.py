@@ -31,26 +31,30 @@ def trace(model: Decoder, prompts: Sequence[Sequence[int]], num_tokens: int) -> 
     return GreedyTrace(np.array(tokens, dtype=np.int64), np.stack(recorder.logits, axis=1))
 
 
-def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]) -> Iterator[tuple[bool, str]]:
-    """Judges each row: whether it passes, and the difference. `expected` has the logits of the tokens
-    `likeliest` (R, N, K), best first.
+def judge(
+    actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]
+) -> Iterator[tuple[NDArray[np.float64], bool, str]]:
+    """For each row, the errors of its logits up to the first different token, whether the tokens pass, and where they
+    differ. `expected` has the logits of the tokens `likeliest` (R, N, K), best first.
 
-    A row passes if it is identical, or if it first differs where the reference's two best logits are closer than twice
-    the error of the logits: such a difference is due to rounding.
+    The tokens pass if they are identical, or if they first differ where the reference's two best logits are closer than
+    twice the largest error of the logits: such a difference is due to rounding.
     """
     logits = np.take_along_axis(actual.logits, likeliest, axis=-1)
     for ours, theirs, our_logits, their_logits in zip(
         actual.tokens, expected.tokens, logits, expected.logits, strict=True
     ):
+        errors = our_logits.astype(np.float64) - their_logits
         different = np.flatnonzero(ours != theirs)
         if not different.size:
-            yield True, ""
+            yield errors, True, ""
             continue
         first = int(different[0])
         best, second = their_logits[first, :2].astype(np.float64)
-        largest = float(np.abs(our_logits[first].astype(np.float64) - their_logits[first]).max())
+        largest = float(np.abs(errors[first]).max())
         found = f"the float64 margin is {best - second:.2e} and the largest logit error {largest:.2e}"
-        yield bool(best - second < PROOF["margin_errors"] * largest), f"differs from token {first} on, where {found}"
+        passes = bool(best - second < PROOF["margin_errors"] * largest)
+        yield errors[: first + 1], passes, f"differs from token {first} on, where {found}"
 
 
 class _Recorder:

@@ -161,8 +161,9 @@ class Manifest:
             kinds = [(output.dtype[:5], len(output.dims), output.dims[-1:]) for output in logits]
             if kinds != [("float", 3, (self.vocab_size,))]:
                 raise BundleError(f"{graph.file} gives no logits of vocab_size {self.vocab_size}")
-            if not {"tokens", "pad_mask"} <= {given.name for given in graph.inputs}:
-                raise BundleError(f"{graph.file} takes no tokens, or no pad_mask")
+            needed = ["tokens", "pad_mask", *(["scored"] if graph is self.model else [])]
+            if missing := [name for name in needed if name not in [given.name for given in graph.inputs]]:
+                raise BundleError(f"{graph.file} takes no {missing[0]}")
         given = {output.name for output in self.encoder.outputs} if self.encoder is not None else set()
         for entry in self.state if self.model else ():
             if self.max_seq_len is None and "C" in entry.dims:

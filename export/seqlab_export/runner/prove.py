@@ -6,6 +6,7 @@ R rows, T new tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, Literal, Protocol
 
@@ -116,7 +117,7 @@ class Proof:
         return product(self.batch_sizes, masks)
 
     def greedy(self) -> Iterator[Check]:
-        """One check for each prompt."""
+        """One check for each prompt: the logits of its tokens, and the tokens."""
         tokens = self._array("greedy/tokens", None, None).astype(np.int64)
         likeliest = self._array("greedy/likeliest", *tokens.shape, None)
         logits = self._array("greedy/logits", *likeliest.shape).astype(np.float64)
@@ -127,8 +128,11 @@ class Proof:
         prompts = [self._array(f"greedy/prompt_{row}", None).tolist() for row in range(len(tokens))]
         decoder: Any = self._started("greedy", np.arange(len(prompts)))
         actual = trace(decoder, prompts, tokens.shape[1])
-        for row, (ok, note) in enumerate(judge(actual, expected, likeliest)):
-            yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
+        torch_error = self._torch_error("greedy", "logits")
+        most = limit(torch_error, self.manifest.precision)
+        for row, (errors, ok, note) in enumerate(judge(actual, expected, likeliest)):
+            check = judged("greedy", f"prompt {row}", errors / (rms(logits) or 1.0), torch_error, most)
+            yield replace(check, ok=check.ok and ok, note="; ".join(filter(None, (check.note, note))))
 
     def distribution(self) -> dict[str, float] | None:
         """Summary of `divergence`: mean `kl`, 99th percentile `kl_p99`, and the fraction `top1` of positions with the

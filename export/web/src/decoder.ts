@@ -49,24 +49,32 @@ export class Decoder {
     this.read = 0;
   }
 
-  /** Reads tokens (B, T) and returns logits (B, T, V). `graph` is `model`, or `step` if T = 1. */
-  async run(graph: Graph, { tokens, mask }: Rows): Promise<Tensor> {
+  /** Reads tokens (B, T) and returns the logits (B, K, V) at K of its positions. `graph` is `model`, or `step` if T = 1. */
+  async run(
+    graph: Graph,
+    { tokens, mask }: Rows,
+    positions: readonly number[] = Array.from({ length: tokens.dims[1] }, (_, place) => place),
+  ): Promise<Tensor> {
+    const named = new Map([
+      ["tokens", tokens],
+      ["pad_mask", mask],
+      ["scored", tensorOf("int64", [positions.length], positions)],
+    ]);
     const given = graph.info.inputs.map(({ name }): [string, Tensor] => [
       name,
-      name === "tokens" ? tokens : name === "pad_mask" ? mask : this.entry(graph, name, "state_"),
+      named.get(name) ?? this.entry(graph, name, "state_"),
     ]);
     const outputs = await graph.run(new Map(given));
     const logits = outputs.get("logits")!;
-    const length = tokens.dims[1];
     outputs.delete("logits");
-    checkDims(logits, [this.rows, length, this.vocabSize]);
+    checkDims(logits, [this.rows, positions.length, this.vocabSize]);
     const state = new Map(this.state);
     for (const [name, tensor] of outputs) {
       this.entry(graph, name, "new_state_");
       state.set(name.slice("new_state_".length), tensor);
     }
     this.state = state;
-    this.read += length;
+    this.read += tokens.dims[1];
     return logits;
   }
 
@@ -76,12 +84,9 @@ export class Decoder {
     const [count, length] = rows.tokens.dims;
     prompts.forEach((prompt) => this.checkReadable(prompt, length));
     this.start(count);
-    const logits = await this.run(this.model, rows);
-    // (B, T, V) to (B, V): prompts are padded on the left, so each ends at the last position.
-    return takeRows(
-      { ...logits, dims: [count * length, this.vocabSize] },
-      Array.from(prompts, (_, row) => (row + 1) * length - 1),
-    );
+    // Prompts are padded on the left, so each ends at the last position.
+    const logits = await this.run(this.model, rows, [length - 1]);
+    return { ...logits, dims: [count, this.vocabSize] };
   }
 
   /** Reads one more token per row and returns logits (B, V). */

@@ -31,7 +31,8 @@ export function checkManifest(manifest: Manifest): void {
     }
   }
   if (manifest.model !== null && manifest.step !== null) {
-    for (const graph of [manifest.model, manifest.step]) checkGraphOfDecoder(graph, manifest.vocabSize);
+    checkGraphOfDecoder(manifest.model, manifest.vocabSize, ["tokens", "pad_mask", "scored"]);
+    checkGraphOfDecoder(manifest.step, manifest.vocabSize, ["tokens", "pad_mask"]);
     checkState(manifest);
   }
 }
@@ -63,13 +64,13 @@ function checkNeeded(manifest: Manifest): void {
   }
 }
 
-function checkGraphOfDecoder(graph: GraphInfo, vocabSize: number | null): void {
+function checkGraphOfDecoder(graph: GraphInfo, vocabSize: number | null, needed: readonly string[]): void {
   if (vocabSize === null) refuse("the manifest has a decoder and no vocab_size");
   const logits = graph.outputs.filter((output) => output.name === "logits");
   const fit = (output: TensorInfo) => isFloat(output) && output.dims.length === 3 && output.dims[2] === vocabSize;
-  if (logits.length !== 1 || !logits.every(fit)) refuse(`${graph.file} gives no logits (B, T, ${vocabSize})`);
-  const names = graph.inputs.map((input) => input.name);
-  if (!names.includes("tokens") || !names.includes("pad_mask")) refuse(`${graph.file} takes no tokens, or no pad_mask`);
+  if (logits.length !== 1 || !logits.every(fit)) refuse(`${graph.file} gives no logits of vocab_size ${vocabSize}`);
+  const missing = needed.find((name) => !graph.inputs.some((input) => input.name === name));
+  if (missing !== undefined) refuse(`${graph.file} takes no ${missing}`);
 }
 
 function checkState(manifest: Manifest): void {

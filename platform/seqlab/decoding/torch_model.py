@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,11 @@ class TorchDecoder:
     @torch.inference_mode()
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
         mask = None if pad_mask.all() else torch.from_numpy(pad_mask).to(self.device)
-        logits, state = self.model(torch.from_numpy(tokens).to(self.device), self.state, pad_mask=mask)
+        read = partial(self.model, torch.from_numpy(tokens).to(self.device), self.state, pad_mask=mask)
+        if hasattr(self.model, "output"):
+            x, state = read(features=True)  # x (B, T, D)
+            return _to_numpy(self.model.output(x[:, -1])), state
+        logits, state = read()
         return _to_numpy(logits[:, -1]), state
 
     @torch.inference_mode()

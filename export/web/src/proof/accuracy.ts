@@ -37,7 +37,7 @@ export function selected(tensor: Tensor, info: TensorInfo, some: Case, most: num
   }
   const numbers = numbersOf(tensor);
   if (!isFloat(info)) return numbers;
-  const axis = info.dims.findIndex((dim) => dim === "T" || dim === "S+T" || dim === "M" || dim === "C");
+  const axis = info.dims.findIndex((dim) => typeof dim === "string" && ["T", "K", "S+T", "M", "C"].includes(dim));
   return spread(axis < 0 ? numbers : realNumbers(numbers, tensor.dims, axis, info, some), most);
 }
 
