@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from seqlab_export.proof.golden import FILE_NAME as GOLDEN
 from seqlab_export.proof.golden import write_golden
 from seqlab_export.proof.intermediate import check_intermediate
 from seqlab_export.runner.cases import Arrays
-from seqlab_export.runner.manifest import Manifest, hash_files
-from seqlab_export.runner.report import Report
+from seqlab_export.runner.manifest import Manifest, hash_files, load_manifest
+from seqlab_export.runner.report import Report, ValidationLoss
 from seqlab_export.runner.sessions import ProviderName
 from seqlab_export.runner.texts import as_bytes
 from seqlab_export.runner.texts import describe as describe_texts
@@ -59,6 +59,7 @@ def export_bundle(
     precision: Precision = "fp32",
     target: TargetName = "portable",
     taps: Sequence[IntermediateOutput] = (),
+    measure: Callable[[Path], ValidationLoss | None] | None = None,
 ) -> Report:
     """Writes a bundle, whose format is described in docs/bundle.md, to the folder `out`.
 
@@ -76,6 +77,7 @@ def export_bundle(
         run_id, commit: origin of the model, for the manifest.
         target: target that the graphs are built for; the module `capture.target` lists its requirements.
         taps: intermediate outputs of an additional debug graph; empty = no debug graph.
+        measure: measures the validation loss of the proven bundle in a folder, for the report and the manifest.
 
     Returns:
         The verification report, in which every check passed.
@@ -107,6 +109,9 @@ def export_bundle(
             report = _write(replace(plan, int8_products=False), folder := Path(place) / "in_blocks")
         if not report.ok:
             raise ParityError(report)
+        if measure is not None and (found := measure(folder)) is not None:
+            report.validation = found
+            _with_loss(load_manifest(folder), found).save(folder)
         folder.replace(out)
     return report
 
@@ -156,6 +161,15 @@ def _manifest(plan: ExportPlan, exported: Exported, folder: Path) -> Manifest:
         files=hash_files(folder),
         provenance=plan.provenance,
     )
+
+
+def _with_loss(manifest: Manifest, found: ValidationLoss) -> Manifest:
+    values: dict[str, Any] = {
+        "validation_loss": found.model,
+        "bundle_validation_loss": found.bundle,
+        "validation_loss_interval": found.half_width,
+    }
+    return replace(manifest, provenance=replace(manifest.provenance, **values))
 
 
 def check_new(out: Path) -> None:

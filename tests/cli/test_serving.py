@@ -86,6 +86,9 @@ def test_a_model_repository_is_written_whole_and_where_nothing_is(beside_first: 
     done = seqlab(*export, "--precision", "int8", "--target", "ort")
     assert f"Model repository {models} · next: tritonserver --model-repository={models}\n" in done.stdout
     assert {path.name for path in models.iterdir()} == {"tiny", "tiny_tokenizer", "tiny_model", "tiny_detokenizer"}
+    assert re.search(r"Validation loss \d\.\d{4} before, \d\.\d{4} after: [+-]0\.\d+ ± 0\.\d+", done.stdout)
+    provenance = json.loads((models / "tiny_model" / "1" / "bundle" / "manifest.json").read_text())["provenance"]
+    assert 0 < provenance["validation_loss_interval"] < provenance["bundle_validation_loss"]
     assert 'name: "tiny"\n' in (models / "tiny" / "config.pbtxt").read_text()
     assert "ok" in seqlab("verify", str(models / "tiny_model" / "1" / "bundle")).stdout
     assert [path.name for path in models.parent.iterdir()] == ["models"]

@@ -79,6 +79,12 @@ def freeze_length(model: ModelProto) -> None:
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 16
 
 
+def give_another_output(model: ModelProto) -> None:
+    model.graph.output.add().CopyFrom(model.graph.output[0])
+    model.graph.output[-1].name = "more"
+    model.graph.node.append(helper.make_node("Identity", ["logits"], ["more"]))
+
+
 WHOLE, STEP = {"prefill", "chunks", "long"}, {"step", "long"}
 GRAPH_DEFECTS: list[tuple[str, str, Edit, set[str]]] = [
     ("attention", "model.onnx", pads_as_real("pad_mask"), WHOLE),
@@ -92,6 +98,7 @@ GRAPH_DEFECTS: list[tuple[str, str, Edit, set[str]]] = [
     ("attention", "model.onnx", with_attribute("Attention", "scale", 0.51), WHOLE),
     ("attention", "model.onnx", with_attribute("LayerNormalization", "epsilon", 2e-5), WHOLE),
     ("attention", "model.onnx", freeze_length, {"signature"}),
+    ("gru", "model.onnx", give_another_output, {"signature"}),
     ("attention", "model.onnx", score_from_the_first_position, {"greedy"}),
     ("gru", "model.onnx", with_attribute("GRU", "linear_before_reset", 0), WHOLE),
     ("gru", "model.onnx", forget_lengths, WHOLE),

@@ -16,7 +16,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from runtime.conftest import SEQ_LEN, Both, Bundle, Seqlab
+from export.planted import round_weights
+from runtime.conftest import SEQ_LEN, Both, Bundle, Copy, Seqlab
 from runtime.programs import ENVIRONMENT, LIBRARY, Command, build, run
 from seqlab.config import text_options
 from seqlab.decoding import beam_search
@@ -97,7 +98,16 @@ def test_verify_makes_the_same_checks(name: str, bundle: Bundle) -> None:
             assert ours[number] == (theirs[number] and pytest.approx(theirs[number], rel=1e-9, abs=1e-12))
     assert found["divergence"] == pytest.approx(expected["divergence"], rel=1e-6, abs=1e-12)
     assert {**found, "checks": [], "divergence": 0} == {**expected, "checks": [], "divergence": 0}
-    assert b"prefill" in run("verify", bundle("gru")).stdout
+    shown = run("verify", bundle("gru")).stdout
+    assert b"prefill" in shown and b"failed" not in shown
+
+
+def test_verify_finds_the_same_bytes_of_the_weights(copy: Copy) -> None:
+    round_weights(folder := copy("gru"))
+    found = json.loads(run("verify", folder, "--json").stdout)["checks"]
+    expected = verify_bundle(folder).to_dict()["checks"]
+    [note] = [check["note"] for check in found if not check["ok"]]
+    assert [note] == [check["note"] for check in expected if not check["ok"]] and "are not the model's" in note
 
 
 def test_bench_measures(bundle: Bundle) -> None:

@@ -16,6 +16,7 @@ from export.planted import (
     flip,
     prove_less,
     reseal,
+    round_weights,
     start_elsewhere,
     with_golden,
     with_statement,
@@ -92,12 +93,6 @@ def test_a_wrong_graph_is_found(copy: Copy, name: str, file: str, edit: Edit, ex
     folder = copy(name)
     edit_graph(folder, file, edit)
     assert failed(folder) == expected
-
-
-def round_weights(folder: Path) -> None:
-    weights = np.fromfile(folder / "weights.bin", dtype=np.float32)
-    weights.astype(np.float16).astype(np.float32).tofile(folder / "weights.bin")
-    reseal(folder)
 
 
 @pytest.mark.slow

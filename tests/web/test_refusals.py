@@ -10,6 +10,7 @@ import pytest
 
 from export.planted import HOSTILE, with_statement
 from runtime.conftest import Copy
+from runtime.programs import refusal as refused_by_cpp
 from web.programs import refusal
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -73,7 +74,8 @@ def test_an_encoder_that_gives_no_state(copy: Copy) -> None:
     encoder = json.loads((folder / "manifest.json").read_text())["encoder"]
     first, *others = encoder["outputs"]
     with_statement(encoder=encoder | {"outputs": others})(folder)
-    assert refusal(folder) == f"manifest.json: {encoder['file']} gives no {first['name']}"
+    said = f"manifest.json: {encoder['file']} gives no {first['name']}"
+    assert refusal(folder) == said and refused_by_cpp("info", folder).endswith(said)
 
 
 @pytest.mark.parametrize(

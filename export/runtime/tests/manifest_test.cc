@@ -48,7 +48,8 @@ std::string Whole() {
 "in_place": [],
 "golden": "golden.npz",
 "state": [{"name": "h", "dtype": "float32", "dims": ["B", 8], "initial": 0.5}],
-"provenance": {"run_id": "", "commit": "", "seqlab": "", "torch": "", "onnxruntime": ""},
+"provenance": {"run_id": "", "commit": "", "seqlab": "", "torch": "", "onnxruntime": "",
+"validation_loss": null, "bundle_validation_loss": null, "validation_loss_interval": null},
 "model": )" +
          Graph("model.onnx", R"("T")") + ",\n\"step\": " + Graph("step.onnx", "1") + ",\n\"files\": {" + files + "}\n}";
 }

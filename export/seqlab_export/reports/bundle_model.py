@@ -64,12 +64,17 @@ class BundleModel(nn.Module):
         return torch.from_numpy(logits), to_tensors(new)
 
 
+def with_model(task: Any, model: nn.Module) -> Any:
+    """A copy of a task around another model."""
+    other = copy(task)
+    other._modules = {**task._modules, "model": model}
+    return other
+
+
 def score(task: Any, model: nn.Module, datamodule: Any) -> dict[str, float]:
     """Test scores of a model on the test split, computed by its task, except scores by length and position."""
     import lightning as L
 
-    tested = copy(task)
-    tested._modules = {**task._modules, "model": model}
     trainer = L.Trainer(
         accelerator="cpu",
         logger=False,
@@ -78,5 +83,5 @@ def score(task: Any, model: nn.Module, datamodule: Any) -> dict[str, float]:
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    [found] = trainer.test(tested.eval(), datamodule, verbose=False)
+    [found] = trainer.test(with_model(task, model).eval(), datamodule, verbose=False)
     return {name.removeprefix("test/"): value for name, value in found.items() if "_by_" not in name}

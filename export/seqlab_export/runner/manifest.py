@@ -74,13 +74,18 @@ class GraphInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Origin of a bundle: the run, the commit it was trained at, and the package versions used for the export."""
+    """Origin of a bundle: the run, the commit it was trained at, and the package versions used for the export. A
+    quantised bundle of a run with data has the fields of `report.ValidationLoss`: the loss of the model, its own, and
+    the half-width of the 95% interval of their difference."""
 
     run_id: str
     commit: str
     seqlab: str
     torch: str
     onnxruntime: str
+    validation_loss: float | None = None
+    bundle_validation_loss: float | None = None
+    validation_loss_interval: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqlab.files.finite_json import finite
 
@@ -38,6 +38,30 @@ class Check:
     largest: float | None = None
 
 
+class ValidationLoss(NamedTuple):
+    """Validation loss of a model and of its bundle on the same rows.
+
+    Attributes:
+        model, bundle: mean loss per target.
+        half_width: half-width of the 95% interval of their difference.
+        targets, rows: number of targets, and of rows that hold them.
+    """
+
+    model: float
+    bundle: float
+    half_width: float
+    targets: int
+    rows: int
+
+    def __str__(self) -> str:
+        digits = max(2 - math.floor(math.log10(self.half_width)), 4) if self.half_width > 0 else 4
+        change = f"{self.bundle - self.model:+.{digits}f} ± {self.half_width:.{digits}f}"
+        return (
+            f"Validation loss {self.model:.4f} before, {self.bundle:.4f} after: {change} "
+            f"({self.targets:,} targets in {self.rows:,} rows)."
+        )
+
+
 @dataclass
 class Report:
     """The checks of one bundle with one provider.
@@ -48,6 +72,7 @@ class Report:
         onnxruntime: version of onnxruntime.
         precision: precision of the bundle.
         divergence: as in `Proof.distribution`; set if every check passed.
+        validation: cost of quantisation, measured by an export of a run.
     """
 
     provider: str
@@ -56,6 +81,7 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     precision: str = "fp32"
     divergence: dict[str, float] | None = None
+    validation: ValidationLoss | None = None
 
     @property
     def ok(self) -> bool:
@@ -67,8 +93,10 @@ class Report:
         return [check for check in self.checks if not check.ok]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe values; numbers that are not finite become null."""
+        """JSON-safe values; numbers that are not finite become null. `validation` is absent if it is None."""
         content: dict[str, Any] = finite({"ok": self.ok, **asdict(self)})
+        if self.validation is None:
+            del content["validation"]
         return content
 
     def table(self) -> Table:
@@ -93,6 +121,7 @@ class Report:
             notes.append(
                 f"KL from float64's distribution {kl:.1e} nats, the likeliest the same at {top1:.1%} of places."
             )
+        notes += [str(self.validation)] if self.validation is not None else []
         table.caption = "\n".join([*lines[:10], *more, *notes, "Errors are relative to the RMS of the reference."])
         table.caption_justify = "left"
         return table

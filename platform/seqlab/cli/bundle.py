@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seqlab.tracking.runs import TrackedRun
     from seqlab.tracking.store import Store
     from seqlab.trained.load import LoadedRun
-    from seqlab_export.runner.report import Report
+    from seqlab_export.runner.report import Report, ValidationLoss
 
 
 @verb(
@@ -82,6 +82,8 @@ def export(options: argparse.Namespace) -> int:
         try:
             with phases_shown("reading the run"):
                 loaded = load_run(options.target, trust=options.trust)
+                if options.precision in ("int8", "int4"):
+                    settings["measure"] = partial(_validation_loss, loaded)
                 report = export_run(loaded, options.precision, bundle, **settings)
         except ParityError as error:
             Console().print(error.report.table())
@@ -98,6 +100,17 @@ def export(options: argparse.Namespace) -> int:
             triton.write_repository(bundle, out, name, provider=options.provider)
             print(f"Model repository {out} · next: tritonserver --model-repository={out}")
     return 0
+
+
+def _validation_loss(loaded: LoadedRun, bundle: Path) -> ValidationLoss | None:
+    """Validation loss of a run and of its bundle; None, with the reason on stderr, if it cannot be measured."""
+    from seqlab_export.reports.validation_loss import validation_loss
+
+    try:
+        return validation_loss(loaded.task, loaded.datamodule, bundle)
+    except Exception as error:
+        print(f"seqlab: the validation loss was not measured: {' '.join(str(error).split())}", file=sys.stderr)
+        return None
 
 
 def check_page_of(run: str, precision: str) -> None:

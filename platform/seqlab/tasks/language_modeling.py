@@ -59,6 +59,10 @@ class LanguageModeling(Task):
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         return self._logits(batch).summed_nats(batch.targets, z_loss=self.z_loss)
 
+    def losses(self, batch: TokenBatch) -> Tensor:
+        nats, _ = self._logits(batch).nats_and_best(batch.targets)
+        return nats[batch.targets != IGNORE]
+
     def scores(self, split: str) -> dict[str, Metric]:
         return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position", self.buckets)}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import partial
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import lightning as L
 import torch
@@ -114,6 +114,10 @@ class Task(L.LightningModule):
     @abstractmethod
     def evaluate(self, batch: Any) -> dict[str, Any]:
         """Arguments of each metric's `update` for a batch, by name: one value, or a tuple of several."""
+
+    def losses(self, batch: Any) -> Tensor:
+        """Loss of each counted target of a batch, (N,), whose mean over a split is its loss."""
+        return cast(Tensor, self.evaluate(batch)["loss"])
 
     @abstractmethod
     def predictions(self, batch: Any) -> list[dict[str, Any]]:
@@ -298,11 +302,8 @@ def summed_nats(
 
 
 def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Nats of each of the N targets (...) that are not `IGNORE`, and 1 if it is the likeliest, else 0; (N,) both.
-
-    Args:
-        logits: (..., V).
-    """
+    """Nats of each of the N targets (...) that are not `IGNORE`, given logits (..., V), and 1 if it is the likeliest,
+    else 0; (N,) both."""
     counted = targets != IGNORE
     logits, targets = logits[counted], targets[counted]
     return F.cross_entropy(logits, targets, reduction="none"), (logits.argmax(dim=-1) == targets).float()

@@ -65,6 +65,10 @@ class Translation(Task):
     def loss(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
         return self._logits(batch, self.sampling).summed_nats(batch.targets, self.label_smoothing)
 
+    def losses(self, batch: PairBatch) -> Tensor:
+        nats, _ = self._logits(batch).nats_and_best(batch.targets)
+        return nats[batch.targets != IGNORE]
+
     def predictions(self, batch: PairBatch) -> list[dict[str, Any]]:
         """Predictions: "text", decoded greedily, and its "references"."""
         references = self.trainer.datamodule.references("test")  # type: ignore[attr-defined]
