@@ -38,12 +38,8 @@ double Rms(const std::vector<double>& values) {
 template <typename Number>
 std::vector<double> SpreadOut(const std::vector<Number>& row, size_t most) {
   if (row.size() <= most) return {row.begin(), row.end()};
-  // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
   std::vector<double> spread;
-  for (size_t place = 0; place < most; ++place) {
-    const double share = std::fmod(static_cast<double>(place) * kGoldenRatio, 1.0);
-    spread.push_back(row[static_cast<size_t>(share * static_cast<double>(row.size()))]);
-  }
+  for (const size_t place : SpreadPlaces(row.size(), most)) spread.push_back(row[place]);
   return spread;
 }
 
@@ -74,7 +70,8 @@ std::vector<Group> Groups(const GraphInfo& info) {
   return groups;
 }
 
-Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis) {
+Numbers Concatenated(std::vector<Numbers> parts, size_t axis) {
+  if (parts.size() == 1) return std::move(parts[0]);
   Numbers whole{parts.at(0).dims, {}};
   whole.dims[axis] = 0;
   const int64_t before = Product(whole.dims, 0, axis);
@@ -101,6 +98,18 @@ size_t NumbersOfCall(size_t num_lengths, size_t num_outputs) {
   return std::max<size_t>(kMostNumbers / (kCallParts * num_lengths * num_outputs), kCallNumbers);
 }
 
+std::vector<size_t> SpreadPlaces(size_t size, size_t most) {
+  std::vector<size_t> places(std::min(size, most));
+  std::iota(places.begin(), places.end(), size_t{0});
+  if (size <= most) return places;
+  // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
+  for (size_t& place : places) {
+    const double share = std::fmod(static_cast<double>(place) * kGoldenRatio, 1.0);
+    place = static_cast<size_t>(share * static_cast<double>(size));
+  }
+  return places;
+}
+
 std::vector<double> Spread(const Value& tensor, Span places, size_t most) {
   return SpreadOut(Floats(tensor, places.first, places.size()), most);
 }
@@ -117,30 +126,32 @@ Numbers TakenRows(const Numbers& numbers, const Ids& rows) {
 }
 
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most) {
-  if (!info.IsFloat()) return numbers.values;
+  if (!info.IsFloat()) return {numbers.values.begin(), numbers.values.end()};
   int64_t axis = -1;
   for (const char* time : {"T", "K", "S+T", "M", "C"}) axis = std::max(axis, info.Axis(time));
-  std::vector<double> row;
-  if (axis < 0) {
-    row = numbers.values;
-  } else {
-    // (B, outer, T, inner), whose real positions become (B x T, outer, inner).
-    const std::vector<int64_t>& dims = numbers.dims;
-    const auto place = static_cast<size_t>(axis);
-    const int64_t outer = Product(dims, 1, place), inner = Product(dims, place + 1, dims.size()), length = dims[place];
-    const std::vector<uint8_t> mask = info.Axis("C") < 0 ? some.mask : FilledPlaces(some, length);
-    if (static_cast<int64_t>(mask.size()) != dims[0] * length) {
-      Refuse(info.name, " has ", dims[0], " rows of ", length, " positions, and should have ", mask.size(), " in all");
-    }
-    for (int64_t position = 0; position < dims[0] * length; ++position) {
-      if (mask[static_cast<size_t>(position)] == 0) continue;
-      for (int64_t part = 0; part < outer; ++part) {
-        const int64_t first = ((position / length * outer + part) * length + position % length) * inner;
-        row.insert(row.end(), numbers.values.begin() + first, numbers.values.begin() + first + inner);
-      }
-    }
+  if (axis < 0) return SpreadOut(numbers.values, most);
+  // (B, outer, T, inner), whose real positions are read as (B x T, outer, inner).
+  const std::vector<int64_t>& dims = numbers.dims;
+  const auto place = static_cast<size_t>(axis);
+  const int64_t outer = Product(dims, 1, place), inner = Product(dims, place + 1, dims.size()), length = dims[place];
+  const std::vector<uint8_t> mask = info.Axis("C") < 0 ? some.mask : FilledPlaces(some, length);
+  if (static_cast<int64_t>(mask.size()) != dims[0] * length) {
+    Refuse(info.name, " has ", dims[0], " rows of ", length, " positions, and should have ", mask.size(), " in all");
   }
-  return SpreadOut(row, most);
+  Ids real;
+  for (size_t position = 0; position < mask.size(); ++position) {
+    if (mask[position] != 0) real.push_back(static_cast<int64_t>(position));
+  }
+  const int64_t size = outer * inner;
+  std::vector<double> selected;
+  for (const size_t wanted : SpreadPlaces(real.size() * static_cast<size_t>(size), most)) {
+    const int64_t position = real[wanted / static_cast<size_t>(size)];
+    const auto within = static_cast<int64_t>(wanted % static_cast<size_t>(size));
+    const int64_t part = position / length * outer + within / inner;
+    selected.push_back(
+        numbers.values[static_cast<size_t>((part * length + position % length) * inner + within % inner)]);
+  }
+  return selected;
 }
 
 void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors) {

@@ -13,14 +13,15 @@
 
 namespace seqlab {
 
-// Numbers in row-major order.
+// Numbers in row-major order. A float holds integers up to 2^24 exactly, far more than the positions that a proof
+// reads.
 struct Numbers {
   std::vector<int64_t> dims;
-  std::vector<double> values;
+  std::vector<float> values;
 };
 
 // Concatenates parts along an axis.
-Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis);
+Numbers Concatenated(std::vector<Numbers> parts, size_t axis);
 
 // Returns true if an output is judged, as all are but those that begin empty.
 bool IsJudged(const TensorInfo& output);
@@ -42,6 +43,9 @@ size_t NumbersOfCall(size_t num_lengths, size_t num_outputs = 1);
 
 // Returns `most` spread-out numbers of a range in a tensor on the host, or all if it has fewer.
 std::vector<double> Spread(const Value& tensor, Span places, size_t most);
+
+// Returns the places of the numbers that are compared, of `size`: all of them, or `most`, spread evenly.
+std::vector<size_t> SpreadPlaces(size_t size, size_t most);
 
 // Selects the numbers of an output that are compared: `most` spread-out numbers of the real positions if it is floating
 // point, all otherwise. Throws Refusal if its positions are not those of the case.

@@ -1,31 +1,49 @@
 #include "case_runner.h"
 
+#include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "error.h"
 
 namespace seqlab {
+namespace {
 
-std::vector<Numbers> CaseRunner::Encode(const Case& some, const Ids& rows) {
+std::vector<float> AllFloats(const Value& value) {
+  return Floats(value, 0, static_cast<int64_t>(value->GetTensorTypeAndShapeInfo().GetElementCount()));
+}
+
+}  // namespace
+
+std::vector<Output> CaseRunner::Encode(const Case& some, const Ids& rows) {
   const std::vector<Value> found = bundle_.Encode(Inputs(some, rows, some.length), MaskOf(some, rows, some.length));
-  std::vector<Numbers> outputs;
+  std::vector<Output> outputs;
   for (size_t place = 0; place < found.size(); ++place) {
-    outputs.push_back(NumbersOf(found[place], bundle_.encoder->info().outputs[place]));
+    const TensorInfo& info = bundle_.encoder->info().outputs[place];
+    outputs.emplace_back([this, &info, value = found[place]] { return NumbersOf(value, info); });
   }
   return outputs;
 }
 
-std::vector<Numbers> CaseRunner::Decode(const std::string& form, const Case& some, const Ids& rows) {
+std::vector<Output> CaseRunner::Decode(const std::string& form, const Case& some, const Ids& rows) {
   const NpyArray& tokens = golden_.At(some.name + "/tokens", {some.rows(), some.length});
   Decoder decoder = Started(some.name, rows);
-  std::vector<Numbers> logits;
+  std::vector<Value> logits;
   for (const Span call : Calls(form, some, bundle_.manifest.first_call)) {
     const Graph& graph = form == "step" && call.size() == 1 ? *bundle_.step : *bundle_.model;
-    logits.push_back(Read(decoder, graph, some, tokens, rows, call));
+    logits.push_back(Run(decoder, graph, some, tokens, rows, call));
   }
-  std::vector<Numbers> outputs;
-  for (const TensorInfo& output : bundle_.model->info().outputs) {
-    outputs.push_back(output.name == "logits" ? Concatenated(logits, 1) : StateOf(decoder, output));
+  std::vector<Output> outputs;
+  for (const TensorInfo& info : bundle_.model->info().outputs) {
+    if (info.name == "logits") {
+      outputs.emplace_back([this, &info, calls = std::move(logits)] {
+        std::vector<Numbers> parts;
+        for (const Value& call : calls) parts.push_back(NumbersOf(call, info));
+        return Concatenated(std::move(parts), 1);
+      });
+    } else {
+      outputs.emplace_back([this, &info, value = StateOf(decoder, info)] { return NumbersOf(value, info); });
+    }
   }
   return outputs;
 }
@@ -47,8 +65,9 @@ std::vector<std::vector<double>> CaseRunner::DecodeLong(const Case& some) {
   std::vector<std::vector<double>> selected;
   for (size_t place = 0; place < info.outputs.size(); ++place) {
     const TensorInfo& output = info.outputs[place];
-    selected.push_back(
-        output.name == "logits" ? logits : Selected(StateOf(decoder, output), output, some, MostNumbers(info, place)));
+    selected.push_back(output.name == "logits" ? logits
+                                               : Selected(NumbersOf(StateOf(decoder, output), output), output, some,
+                                                          MostNumbers(info, place)));
   }
   return selected;
 }
@@ -68,14 +87,24 @@ std::vector<std::vector<double>> CaseRunner::EncodeInOneCall(const Case& text, i
 std::vector<double> CaseRunner::DecodeInOneCall(const Case& text, int64_t length, size_t most) {
   const NpyArray& tokens = golden_.At(text.name + "/tokens", {1, text.length});
   Decoder decoder = Started(text.name, {0});
-  const Value logits = Run(decoder, *bundle_.model, text, tokens, {0}, {0, length});
-  const std::vector<int64_t> dims = Dims(logits);
-  if (dims.size() != 3 || dims[0] != 1 || dims[1] != length) Refuse("the logits do not have the positions of the text");
-  std::vector<double> selected = Spread(logits, {0, length * dims[2]}, most);
+  const int64_t vocab_size = *bundle_.manifest.vocab_size;
+  const std::vector<size_t> places = SpreadPlaces(static_cast<size_t>(length * vocab_size), most);
+  // The positions of these numbers, and the last one, are scored.
+  std::set<int64_t> positions = {length - 1};
+  for (const size_t place : places) positions.insert(static_cast<int64_t>(place) / vocab_size);
+  const Ids scored(positions.begin(), positions.end());
+  const Value logits = OnHost(decoder.RunScoring(RowsOf(text, tokens, {0}, {0, length}), scored));
+  std::vector<double> selected;
+  for (const size_t place : places) {
+    const auto row = std::lower_bound(scored.begin(), scored.end(), static_cast<int64_t>(place) / vocab_size);
+    const int64_t first = (row - scored.begin()) * vocab_size + static_cast<int64_t>(place) % vocab_size;
+    selected.push_back(Floats(logits, first, 1)[0]);
+  }
   const auto add = [&](const std::vector<double>& more) { selected.insert(selected.end(), more.begin(), more.end()); };
-  add(Spread(logits, {(length - 1) * dims[2], length * dims[2]}, most));
+  const auto count = static_cast<int64_t>(scored.size());
+  add(Spread(logits, {(count - 1) * vocab_size, count * vocab_size}, most));
   if (length < text.length) {
-    add(Spread(Run(decoder, *bundle_.step, text, tokens, {0}, {length, length + 1}), {0, dims[2]}, most));
+    add(Spread(Run(decoder, *bundle_.step, text, tokens, {0}, {length, length + 1}), {0, vocab_size}, most));
   }
   return selected;
 }
@@ -85,7 +114,7 @@ Numbers CaseRunner::Whole() {
   const Ids rows = AllRows(inputs.dims[0]);
   const Span positions = {0, inputs.dims[1]};
   const Case whole{"whole", positions.end, std::vector<uint8_t>(rows.size() * static_cast<size_t>(positions.end), 1)};
-  if (bundle_.model == nullptr) return Encode(whole, rows)[0];
+  if (bundle_.model == nullptr) return Encode(whole, rows)[0]();
   Decoder decoder = Started(whole.name, rows);
   return Read(decoder, *bundle_.model, whole, inputs, rows, positions);
 }
@@ -133,21 +162,25 @@ Value CaseRunner::MaskOf(const Case& some, const Ids& rows, int64_t length) {
 Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens,
                          const Ids& rows, Span positions) {
   const Value logits = Run(decoder, graph, some, tokens, rows, positions);
-  return {Dims(logits), Doubles(logits)};
+  return {Dims(logits), AllFloats(logits)};
 }
 
 Value CaseRunner::Run(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
                       Span positions) {
+  return OnHost(decoder.Run(graph, RowsOf(some, tokens, rows, positions)));
+}
+
+Rows CaseRunner::RowsOf(const Case& some, const NpyArray& tokens, const Ids& rows, Span positions) {
   Rows read{static_cast<int64_t>(rows.size()), positions.size(), {}, some.Mask(rows, positions)};
   for (const int64_t row : rows) {
     const auto begin = tokens.values.begin() + row * some.length;
     read.tokens.insert(read.tokens.end(), begin + positions.first, begin + positions.end);
   }
-  return OnHost(decoder.Run(graph, read));
+  return read;
 }
 
-Numbers CaseRunner::StateOf(const Decoder& decoder, const TensorInfo& output) {
-  return NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1)), output);
+Value CaseRunner::StateOf(const Decoder& decoder, const TensorInfo& output) {
+  return decoder.State(output.name.substr(sizeof("new_state_") - 1));
 }
 
 Numbers CaseRunner::NumbersOf(const Value& value, const TensorInfo& output) {
@@ -155,7 +188,7 @@ Numbers CaseRunner::NumbersOf(const Value& value, const TensorInfo& output) {
   if (dims.empty() || dims.size() != output.dims.size()) {
     Refuse(output.name, " has ", dims.size(), " dimensions, its manifest says ", output.dims.size());
   }
-  return {dims, Doubles(OnHost(value))};
+  return {dims, AllFloats(OnHost(value))};
 }
 
 Value CaseRunner::OnHost(const Value& value) {

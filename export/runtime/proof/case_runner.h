@@ -4,6 +4,7 @@
 #ifndef SEQLAB_CASE_RUNNER_H_
 #define SEQLAB_CASE_RUNNER_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,17 +18,20 @@
 
 namespace seqlab {
 
+// Returns the numbers of an output, which are copied from the graph's tensors when they are needed.
+using Output = std::function<Numbers()>;
+
 // Runs a bundle on cases. Throws Refusal if the golden file lacks what a case needs, or the bundle fails.
 class CaseRunner {
  public:
   CaseRunner(const Bundle& bundle, const GoldenFile& golden) : bundle_(bundle), golden_(golden) {}
 
   // Returns the encoder's outputs for these rows of a case, in the manifest's order.
-  std::vector<Numbers> Encode(const Case& some, const Ids& rows);
+  std::vector<Output> Encode(const Case& some, const Ids& rows);
 
   // Returns the decoder's outputs in the manifest's order, the logits (R, T, V) and the state, for these rows of a
   // case, read in the calls of a form.
-  std::vector<Numbers> Decode(const std::string& form, const Case& some, const Ids& rows);
+  std::vector<Output> Decode(const std::string& form, const Case& some, const Ids& rows);
 
   // Returns the numbers of each output that are compared after a long text. The logits of each call give a part.
   std::vector<std::vector<double>> DecodeLong(const Case& some);
@@ -58,7 +62,9 @@ class CaseRunner {
                Span positions);
   Value Run(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
             Span positions);
-  Numbers StateOf(const Decoder& decoder, const TensorInfo& output);
+  // Returns these rows and positions of tokens (R, T).
+  static Rows RowsOf(const Case& some, const NpyArray& tokens, const Ids& rows, Span positions);
+  static Value StateOf(const Decoder& decoder, const TensorInfo& output);
   Numbers NumbersOf(const Value& value, const TensorInfo& output);
   Value OnHost(const Value& value);
 

@@ -70,7 +70,11 @@ class Proof {
         limit_(limit),
         reduced_(bundle.manifest.proof == "reduced"),
         golden_(bundle.folder / bundle.manifest.golden),
-        runner_(bundle, golden_) {}
+        runner_(bundle, golden_) {
+    for (const auto* graph : {&bundle.encoder, &bundle.model, &bundle.step}) {
+      if (*graph != nullptr) (*graph)->GiveMemoryBack();
+    }
+  }
 
   void CheckAll() {
     CheckDeclared(bundle_, golden_, report_);
@@ -87,7 +91,8 @@ class Proof {
     if (report_.ok() && golden_.Has("whole/logits")) {
       const int64_t rows = golden_.At("whole/inputs", {kAny, kAny}).dims[0];
       const NpyArray& expected = golden_.At("whole/logits", {rows});
-      report_.divergence = DivergenceFrom(expected.values, runner_.Whole().values, expected.dims.back());
+      const std::vector<float> logits = runner_.Whole().values;
+      report_.divergence = DivergenceFrom(expected.values, {logits.begin(), logits.end()}, expected.dims.back());
     }
   }
 
@@ -180,17 +185,19 @@ class Proof {
 
   // Makes one check for each group of outputs of a cell: a case, read `batch` rows at a time.
   void CheckCell(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some,
-                 int64_t batch, const std::function<std::vector<Numbers>(const Ids&)>& read) {
+                 int64_t batch, const std::function<std::vector<Output>(const Ids&)>& read) {
     CheckValues(kind, cell, info, some.name, [&] {
-      std::vector<std::vector<Numbers>> parts(info.outputs.size());
+      std::vector<std::vector<Output>> parts(info.outputs.size());
       for (const Ids& rows : Batches(some.rows(), batch)) {
-        std::vector<Numbers> found = read(rows);
+        std::vector<Output> found = read(rows);
         for (size_t place = 0; place < found.size(); ++place) parts[place].push_back(std::move(found[place]));
       }
       const std::vector<Ids> passes = Passes(some.rows(), batch);
       std::vector<std::vector<std::vector<double>>> selected(passes.size());
       for (size_t place = 0; place < parts.size(); ++place) {
-        const Numbers whole = Concatenated(std::exchange(parts[place], {}), 0);
+        std::vector<Numbers> batches;
+        for (const Output& output : std::exchange(parts[place], {})) batches.push_back(output());
+        const Numbers whole = Concatenated(std::move(batches), 0);
         for (size_t pass = 0; pass < passes.size(); ++pass) {
           const Numbers& taken = passes.size() == 1 ? whole : TakenRows(whole, passes[pass]);
           selected[pass].push_back(Selected(taken, info.outputs[place], some, MostNumbers(info, place)));

@@ -24,6 +24,9 @@ class Graph {
   // Returns the session, which any thread may run: onnxruntime's Run is thread-safe, though not const.
   Ort::Session& session() const { return session_; }
 
+  // Makes every later run on the CPU give back the memory that it leaves unused, at the cost of asking for it again.
+  void GiveMemoryBack() { run_options_.AddConfigEntry("memory.enable_memory_arena_shrinkage", "cpu:0"); }
+
   // Ends the current runs and all later ones, from any thread.
   void End() { run_options_.SetTerminate(); }
 

@@ -19,7 +19,7 @@ TEST(Concatenated, AlongAnAxis) {
   const Numbers left{{2, 1}, {1, 2}}, right{{2, 2}, {3, 4, 5, 6}};
   const Numbers whole = Concatenated({left, right}, 1);
   EXPECT_EQ(whole.dims, (std::vector<int64_t>{2, 3}));
-  EXPECT_EQ(whole.values, (std::vector<double>{1, 3, 4, 2, 5, 6}));
+  EXPECT_EQ(whole.values, (std::vector<float>{1, 3, 4, 2, 5, 6}));
 }
 
 TEST(Selected, IsOfRealPositions) {
@@ -28,7 +28,7 @@ TEST(Selected, IsOfRealPositions) {
 }
 
 TEST(Selected, OfOtherPositionsIsRefused) {
-  const Numbers keys{{2, 2, 1000, 1}, std::vector<double>(4000)};
+  const Numbers keys{{2, 2, 1000, 1}, std::vector<float>(4000)};
   EXPECT_THROW(Selected(keys, kKeys, kCase, 100), Refusal);
 }
 

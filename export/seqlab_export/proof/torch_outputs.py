@@ -28,6 +28,7 @@ from seqlab_export.runner.cases import (
     select_call,
     select_calls,
     select_outputs,
+    spread,
 )
 from seqlab_export.runner.manifest import GraphInfo
 
@@ -132,10 +133,8 @@ def in_one_call(
             some, new = graph(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
             parts.append(some)
     logits, most = torch.cat(parts, dim=1).numpy(), numbers_of_call(len(lengths))
-    return [
-        {"logits": select_call(logits[:, :length], logits[:, length : length + 1], info.outputs[0], most)}
-        for length in lengths
-    ]
+    texts = [(logits[:, :length], logits[:, length : length + 1]) for length in lengths]
+    return [{"logits": select_call(text, spread(text.size, most), following, most)} for text, following in texts]
 
 
 @torch.no_grad()

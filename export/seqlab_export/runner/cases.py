@@ -196,14 +196,22 @@ def select_calls(
     return np.concatenate([select(some, info.outputs[0], pad_mask[:, piece], most) for some, piece in parts])
 
 
+def scored_in_call(length: int, vocab_size: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions (K,) of a call that begins a text whose logits are compared: those of `most` numbers spread over all
+    positions, and the last one. Also the places of these numbers in the logits (K, V)."""
+    position, token = np.divmod(spread(length * vocab_size, most), vocab_size)
+    positions = np.union1d(position, [length - 1])
+    return positions, np.searchsorted(positions, position) * vocab_size + token
+
+
 def select_call(
-    logits: NDArray[np.generic], following: NDArray[np.generic], info: TensorInfo, most: int
-) -> NDArray[np.generic]:
-    """`select` on the logits of a call that begins a text, (1, T, V), on its last position alone, and on the logits of
-    the following step, (1, 1, V), or (1, 0, V) if there is no step.
+    logits: NDArray[np.floating], places: NDArray[np.int64], following: NDArray[np.floating], most: int
+) -> NDArray[np.floating]:
+    """The compared values of a call that begins a text: those at these places of its logits (1, K, V), a sample of its
+    last position, and of the following step's logits (1, 1, V), or (1, 0, V) if there is no step.
     """
-    parts = [part for part in (logits, logits[:, -1:], following) if part.size]
-    return np.concatenate([select(part, info, np.ones(part.shape[:2], dtype=np.bool_), most) for part in parts])
+    parts = [part.ravel() for part in (logits[:, -1:], following) if part.size]
+    return np.concatenate([logits.ravel()[places], *(part[spread(part.size, most)] for part in parts)])
 
 
 def select_outputs(found: Arrays, info: GraphInfo, pad_mask: NDArray[np.bool_], num_lengths: int) -> Arrays:
@@ -238,11 +246,15 @@ def select(
     if {"C", "T+1"} & {*info.dims}:  # real tokens come first, without gaps; in T + 1, after a class token
         pad_mask = np.arange(array.shape[times[0]]) < pad_mask.sum(axis=1, keepdims=True) + ("T+1" in info.dims)
     row = (np.moveaxis(array, times[0], 1)[pad_mask] if times else array).ravel()
-    if row.size <= most:
-        return row
+    return row[spread(row.size, most)]
+
+
+def spread(size: int, most: int) -> NDArray[np.int64]:
+    """Places of the values that are compared, of `size`: all of them, or `most`."""
+    if size <= most:
+        return np.arange(size)
     # Multiples of the golden ratio modulo 1 leave no large gaps and, unlike equal steps, favour no column.
-    place = np.arange(most) * float(PROOF["golden_ratio"]) % 1.0
-    return row[(place * row.size).astype(np.int64)]
+    return (np.arange(most) * float(PROOF["golden_ratio"]) % 1.0 * size).astype(np.int64)
 
 
 def relative_errors(actual: Arrays, expected: Arrays, names: Sequence[str]) -> NDArray[np.float64]:

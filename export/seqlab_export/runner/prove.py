@@ -31,11 +31,13 @@ from seqlab_export.runner.cases import (
     passes,
     relative_errors,
     rms,
+    scored_in_call,
     select,
     select_call,
     select_calls,
     select_outputs,
 )
+from seqlab_export.runner.divergence import divergence
 from seqlab_export.runner.golden_file import array_of
 from seqlab_export.runner.greedy import GreedyTrace, judge, trace
 from seqlab_export.runner.manifest import BundleError, GraphInfo, Manifest
@@ -58,9 +60,16 @@ class Runtime(Protocol):
         """A decoder's state before the first token, by graph input name."""
 
     def read(
-        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: Any, /
+        self,
+        graph: Literal["model", "step"],
+        tokens: NDArray[np.int64],
+        pad_mask: NDArray[np.bool_],
+        state: Any,
+        scored: NDArray[np.int64] | None = None,
+        /,
     ) -> tuple[NDArray[np.floating], Mapping[str, NDArray[np.generic]]]:
-        """tokens and pad_mask (B, T), T = 1 for "step", to logits (B, T, V) and the new state."""
+        """tokens and pad_mask (B, T), T = 1 for "step", to the logits (B, K, V) at the positions scored (K,), None =
+        all, and the new state."""
 
 
 class Proof:
@@ -121,8 +130,7 @@ class Proof:
         tokens = self._array("greedy/tokens", None, None).astype(np.int64)
         likeliest = self._array("greedy/likeliest", *tokens.shape, None)
         logits = self._array("greedy/logits", *likeliest.shape).astype(np.float64)
-        known = likeliest.min() >= 0 and likeliest.max() < (self.manifest.vocab_size or 0)
-        if likeliest.shape[2] < 2 or not known:
+        if likeliest.shape[2] < 2 or likeliest.min() < 0 or likeliest.max() >= (self.manifest.vocab_size or 0):
             raise BundleError("greedy/likeliest of the golden file holds no two tokens of the vocabulary")
         expected = GreedyTrace(tokens, logits)
         prompts = [self._array(f"greedy/prompt_{row}", None).tolist() for row in range(len(tokens))]
@@ -156,9 +164,7 @@ class Proof:
             logits, _ = runtime.read("model", tokens, pad_mask, runtime.init_state(len(tokens)))
         if logits.shape != expected.shape:
             raise BundleError(f"the logits have shape {logits.shape}, those of the golden file {expected.shape}")
-        theirs, ours = _log_softmax(expected), _log_softmax(logits)
-        kl = (np.exp(theirs) * (theirs - ours)).sum(axis=-1).ravel()
-        return kl, (theirs.argmax(axis=-1) == ours.argmax(axis=-1)).ravel()
+        return divergence(expected, logits)
 
     def _cell(
         self, kind: str, cell: str, graph: GraphInfo, case: str, pad_mask: NDArray[np.bool_], batch_size: int
@@ -170,7 +176,7 @@ class Proof:
         num_rows = len(pad_mask)
         try:
             found = [read(kind, case, pad_mask, rows) for rows in batches(num_rows, batch_size)]
-            whole = {output.name: np.concatenate([batch[output.name] for batch in found]) for output in graph.outputs}
+            whole = {output.name: _joined([batch[output.name] for batch in found]) for output in graph.outputs}
             actual = [
                 whole
                 | {
@@ -203,7 +209,7 @@ class Proof:
                 if kind == "encoder":
                     actual = self._encoded_in_one_call(given[:, :length], graph, len(lengths))
                 else:
-                    actual = self._decoded_in_one_call(given.astype(np.int64), length, graph, len(lengths))
+                    actual = self._decoded_in_one_call(given.astype(np.int64), length, len(lengths))
             except Exception as failure:
                 yield Check(kind=kind, subject=subject, ok=False, note=f"the runtime failed: {failure}")
                 return
@@ -223,17 +229,17 @@ class Proof:
         pad_mask = np.ones(inputs.shape[:2], dtype=np.bool_)
         return select_outputs(self.runtime.encode(inputs, pad_mask), graph, pad_mask, num_lengths)
 
-    def _decoded_in_one_call(
-        self, tokens: NDArray[np.int64], length: int, graph: GraphInfo, num_lengths: int
-    ) -> Arrays:
-        pad_mask = np.ones(tokens.shape, dtype=np.bool_)
+    def _decoded_in_one_call(self, tokens: NDArray[np.int64], length: int, num_lengths: int) -> Arrays:
+        pad_mask, most = np.ones(tokens.shape, dtype=np.bool_), numbers_of_call(num_lengths)
+        positions, places = scored_in_call(length, self.manifest.vocab_size or 0, most)
         runtime = self._started("one call", np.arange(1))
-        logits, state = runtime.read("model", tokens[:, :length], pad_mask[:, :length], runtime.init_state(1))
+        text = tokens[:, :length], pad_mask[:, :length]
+        logits, state = runtime.read("model", *text, runtime.init_state(1), positions)
         following: NDArray[np.floating] = logits[:, :0]
         if length < tokens.shape[1]:
             after = slice(length, length + 1)
             following, _ = runtime.read("step", tokens[:, after], pad_mask[:, after], state)
-        return {"logits": select_call(logits, following, graph.outputs[0], numbers_of_call(num_lengths))}
+        return {"logits": select_call(logits, places, following, most)}
 
     def _encode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: NDArray[np.intp]) -> Arrays:
         return self.runtime.encode(self._array(f"{case}/inputs", *pad_mask.shape)[rows], pad_mask[rows])
@@ -286,12 +292,15 @@ class Proof:
         expected = {name: self._array(f"{case}/{name}") for name in names}
         shapes = [(actual[name].shape, expected[name].shape) for actual in found for name in names]
         if any(ours != theirs for ours, theirs in shapes):
-            note = f"the shapes and what they should be: {shapes}"
-            return Check(kind=kind, subject=subject, ok=False, note=note)
+            return Check(kind=kind, subject=subject, ok=False, note=f"the shapes and what they should be: {shapes}")
         torch_error = self._torch_error(case, group)
         most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
         errors = np.concatenate([relative_errors(actual, expected, names) for actual in found])
         return judged(kind, subject, errors, torch_error, most)
+
+
+def _joined(batches: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return batches[0] if len(batches) == 1 else np.concatenate(batches)
 
 
 def judged(kind: str, subject: str, errors: NDArray[np.float64], torch_error: float, most: float) -> Check:
@@ -309,10 +318,3 @@ def judged(kind: str, subject: str, errors: NDArray[np.float64], torch_error: fl
         limit=most,
         largest=float(np.abs(errors).max()),
     )
-
-
-def _log_softmax(logits: NDArray[np.generic]) -> NDArray[np.float64]:
-    shifted = logits.astype(np.float64)
-    shifted -= shifted.max(axis=-1, keepdims=True)
-    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found

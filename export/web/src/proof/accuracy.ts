@@ -43,12 +43,14 @@ export function selected(tensor: Tensor, info: TensorInfo, some: Case, most: num
 
 /** So many numbers of a row, or all. */
 export function spread(row: Float64Array, most: number): Float64Array {
-  if (row.length <= most) return row;
+  return row.length <= most ? row : Float64Array.from(spreadPlaces(row.length, most), (place) => row[place]);
+}
+
+/** The places of the numbers that are compared, of `size`: all of them, or `most`. */
+export function spreadPlaces(size: number, most: number): number[] {
+  if (size <= most) return Array.from({ length: size }, (_, place) => place);
   // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
-  return Float64Array.from(
-    { length: most },
-    (_, place) => row[Math.floor(((place * table.golden_ratio) % 1) * row.length)],
-  );
+  return Array.from({ length: most }, (_, place) => Math.floor(((place * table.golden_ratio) % 1) * size));
 }
 
 /** How many numbers of each part of an output are compared at most, of texts of so many lengths. */

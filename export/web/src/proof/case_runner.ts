@@ -9,7 +9,7 @@ import { Decoder } from "../decoder.js";
 import { refuse } from "../error.js";
 import type { TensorInfo } from "../manifest.js";
 import { filled, numbersOf, sizeOf, tensorOf, type Tensor } from "../tensors.js";
-import { mostNumbers, selected, spread } from "./accuracy.js";
+import { mostNumbers, selected, spread, spreadPlaces } from "./accuracy.js";
 import { allRows, callsOf, encoderCases, partOf, type Case, type Form, type Span } from "./cases.js";
 import type { GoldenFile, NpyArray } from "./golden.js";
 
@@ -45,10 +45,18 @@ export class CaseRunner {
   async decodeInOneCall(text: Case, length: number, most: number): Promise<Map<string, Float64Array>> {
     const tokens = this.golden.at(`${text.name}/tokens`, 1, text.length);
     const decoder = await this.started(text.name, [0]);
-    const call = await this.read(decoder, false, text, tokens, [0], { first: 0, end: length });
-    const size = sizeOf(call.dims);
-    const last = size / length;
-    const parts = [spread(numbersOf(call), most), spread(numbersOf(call, size - last, size), most)];
+    const { vocabSize } = decoder;
+    const places = spreadPlaces(length * vocabSize, most);
+    // The positions of these numbers, and the last one, are scored.
+    const positions = [...new Set([...places.map((place) => Math.floor(place / vocabSize)), length - 1])];
+    positions.sort((a, b) => a - b);
+    const rowOf = new Map(positions.map((position, row) => [position, row]));
+    const call = await this.read(decoder, false, text, tokens, [0], { first: 0, end: length }, positions);
+    const found = numbersOf(call);
+    const numbers = places.map((place) => {
+      return found[rowOf.get(Math.floor(place / vocabSize))! * vocabSize + (place % vocabSize)];
+    });
+    const parts = [Float64Array.from(numbers), spread(found.subarray(-vocabSize), most)];
     if (length < text.length) {
       const step = await this.read(decoder, true, text, tokens, [0], { first: length, end: length + 1 });
       parts.push(spread(numbersOf(step), most));
@@ -147,6 +155,7 @@ export class CaseRunner {
     tokens: NpyArray,
     rows: readonly number[],
     call: Span,
+    positions?: readonly number[],
   ): Promise<Tensor> {
     const dims = [rows.length, call.end - call.first];
     const ids: number[] = [];
@@ -155,7 +164,7 @@ export class CaseRunner {
     }
     const graph = steps && dims[1] === 1 ? decoder.step : decoder.model;
     const mask = tensorOf("bool", dims, partOf(some, rows, call));
-    return decoder.run(graph, { tokens: tensorOf("int64", dims, ids), mask });
+    return decoder.run(graph, { tokens: tensorOf("int64", dims, ids), mask }, positions);
   }
 }
 
