@@ -24,7 +24,7 @@ from seqlab_export.passes.share_products import join_weights, multiply_as_stored
 from seqlab_export.passes.share_source_keys import SourceKeys
 from seqlab_export.runner.manifest import GraphInfo
 
-_WRITES_IN_PLACE = "GroupQueryAttention"
+_WRITES_IN_PLACE = ("GroupQueryAttention", "ScatterElements")
 
 
 class Exported(NamedTuple):
@@ -85,7 +85,7 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
             graph is not the model's.
     """
     infos: dict[str, GraphInfo] = {}
-    in_place: list[str] = []
+    in_place: dict[str, list[str]] = {}
     lowering = {**plan.target.lowering, **(QUANTIZED if plan.precision in ("int8", "int4") else {})}
     with WeightFile(folder) as weights:
         for name, form in counted("capturing graphs", plan.forms.items()):
@@ -97,11 +97,13 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
             _declare(graph, infos[name], plan.model.max_seq_len)
             if name == "step":
                 plan.target.check_step(graph)
-                in_place += _written_in_place(graph)
+            if name in ("model", "step") and not plan.target.recorded:
+                in_place[name] = _written_in_place(graph)
             weights.take(graph)
             ir.save(graph, folder / infos[name].file)
     check_weights(plan.stored, weights.named)
-    return Exported(infos, tuple(in_place), weights)
+    in_both = [entry for entry in in_place.get("step", []) if entry in in_place["model"]]
+    return Exported(infos, tuple(in_both), weights)
 
 
 def _with_sources(info: GraphInfo, shared: set[str]) -> GraphInfo:
@@ -139,10 +141,25 @@ def _strip(graph: ir.Model) -> None:
 
 
 def _written_in_place(graph: ir.Model) -> list[str]:
-    """Names of the entries of the state that a node may update in place."""
+    """Names of the entries of the state that a node may update in place: whatever else reads the old value has run
+    before it."""
     found = []
+    inputs = {given.name: given for given in graph.graph.inputs}
     for output in graph.graph.outputs:
-        node = output.producer()
-        if node is not None and node.op_type == _WRITES_IN_PLACE and output.name is not None:
-            found.append(output.name.removeprefix("new_state_"))
+        node, old = output.producer(), inputs.get((output.name or "").removeprefix("new_"))
+        if node is None or node.op_type not in _WRITES_IN_PLACE or old not in node.inputs:
+            continue
+        before = _ancestors(node)
+        if old is not None and all(reader in before for reader, _ in old.uses()):
+            found.append((output.name or "").removeprefix("new_state_"))
+    return found
+
+
+def _ancestors(node: ir.Node) -> set[ir.Node]:
+    """A node, and all nodes from which it computes its outputs."""
+    found, left = {node}, [node]
+    while left:
+        makers = {maker for given in left.pop().inputs if given is not None and (maker := given.producer()) is not None}
+        left += makers - found
+        found |= makers
     return found

@@ -16,11 +16,18 @@ bool InPlace(const std::vector<int64_t>& rows, int64_t count) {
   return all;
 }
 
-const Graph& StepOf(const Bundle& bundle) {
-  if (bundle.step == nullptr) {
+const Graph& ModelOf(const Bundle& bundle) {
+  if (bundle.model == nullptr) {
     Refuse(bundle.folder.string(), " is the bundle of an encoder, which writes nothing; classify with it");
   }
-  return *bundle.step;
+  return *bundle.model;
+}
+
+// Entries that a prefill writes in place: none if it begins from a source's state, which later ones begin from too. Not
+// on a device, where it was not tried.
+std::vector<std::string> WrittenByPrefills(const Bundle& bundle) {
+  if (bundle.encoder != nullptr || bundle.options.provider != "cpu") return {};
+  return bundle.manifest.in_place;
 }
 
 }  // namespace
@@ -32,7 +39,8 @@ Logits ToLogits(int64_t rows, int64_t vocab_size, std::vector<float> numbers) {
 
 Decoder::Decoder(const Bundle& bundle)
     : bundle_(bundle),
-      steps_(StepOf(bundle), bundle.manifest.in_place),
+      prefills_(ModelOf(bundle), WrittenByPrefills(bundle)),
+      steps_(*bundle.step, bundle.manifest.in_place),
       of_model_(WiringOf(bundle.model->info())),
       of_step_(WiringOf(bundle.step->info())) {
   const std::vector<int>& renewed = of_step_.outputs;
@@ -131,7 +139,7 @@ Value Decoder::Read(const Graph& graph, const Value& tokens, const Value& mask, 
                      : source == kScored ? scored
                                          : state_[static_cast<size_t>(source)]);
   }
-  const std::vector<Value> outputs = is_step ? steps_.Run(inputs) : graph.Run(inputs);
+  const std::vector<Value> outputs = (is_step ? steps_ : prefills_).Run(inputs);
   Value logits;
   for (size_t place = 0; place < outputs.size(); ++place) {
     const int target = wiring.outputs[place];

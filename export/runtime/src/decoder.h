@@ -82,7 +82,7 @@ class Decoder {
   Logits OfLastPosition(const Value& logits) const;
 
   const Bundle& bundle_;
-  Runs steps_;
+  Runs prefills_, steps_;
   const Wiring of_model_, of_step_;
   Part renewed_, constant_, shared_;   // renewed by each step; constant, one row per text; constant, one row per source
   std::vector<Value> state_, source_;  // by entry of the manifest; empty before `Start` or `ReadSource`

@@ -1,10 +1,14 @@
 #include "tensors.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <new>
 #include <numeric>
 
 #include "error.h"
+#include "onnxruntime.h"
 
 namespace seqlab {
 namespace {
@@ -28,6 +32,15 @@ size_t SizeOf(ONNXTensorElementDataType type) {
 Ort::Value Empty(ONNXTensorElementDataType type, const std::vector<int64_t>& dims) {
   Ort::AllocatorWithDefaultOptions allocator;
   return Ort::Value::CreateTensor(allocator, dims.data(), dims.size(), type);
+}
+
+// Makes a tensor of zeros, whose memory the system provides when it is first touched.
+Value Zeros(ONNXTensorElementDataType type, const std::vector<int64_t>& dims, size_t count) {
+  const std::shared_ptr<void> memory(std::calloc(std::max<size_t>(count, 1), SizeOf(type)), std::free);
+  if (memory == nullptr) throw std::bad_alloc();
+  auto* value = new Ort::Value(
+      Ort::Value::CreateTensor(MemoryOf("cpu"), memory.get(), count * SizeOf(type), dims.data(), dims.size(), type));
+  return {value, [memory](const Ort::Value* made) { delete made; }};
 }
 
 Value Shared(Ort::Value&& value) { return std::make_shared<const Ort::Value>(std::move(value)); }
@@ -97,8 +110,10 @@ Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vect
 }
 
 Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double number) {
+  const auto product = std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+  const auto count = static_cast<size_t>(product);
+  if (number == 0) return Zeros(TypeOf(dtype), dims, count);
   Ort::Value value = Empty(TypeOf(dtype), dims);
-  const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
   if (dtype == DType::kBool) std::fill_n(value.GetTensorMutableData<bool>(), count, number != 0);
   if (dtype == DType::kInt64) std::fill_n(value.GetTensorMutableData<int64_t>(), count, static_cast<int64_t>(number));
   if (dtype == DType::kFloat32) std::fill_n(value.GetTensorMutableData<float>(), count, static_cast<float>(number));

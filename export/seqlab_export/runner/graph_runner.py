@@ -184,7 +184,10 @@ class BundleRunner(Bundle, ArrayDecoder):
         for entry in self.manifest.state:
             shape = [sizes[dim] if isinstance(dim, str) else dim for dim in entry.dims]
             assert entry.initial is not None
-            state[f"state_{entry.name}"] = np.full(shape, entry.initial, dtype=entry.dtype)
+            # The system provides zeros when they are first touched.
+            state[f"state_{entry.name}"] = np.zeros(shape, dtype=entry.dtype)
+            if entry.initial != 0:
+                state[f"state_{entry.name}"].fill(entry.initial)
         return state
 
     def read(
@@ -198,7 +201,7 @@ class BundleRunner(Bundle, ArrayDecoder):
         """Reads tokens (B, T), or (B, 1) with "step": logits (B, K, V) at the positions scored (K,), None = all T, and
         the new state.
 
-        A step may overwrite the old state with the new one.
+        The old state may be overwritten with the new one.
 
         Raises:
             ValueError: there is padding between real tokens, or a text becomes longer than `max_seq_len`.
@@ -210,8 +213,9 @@ class BundleRunner(Bundle, ArrayDecoder):
         given = {"tokens": tokens, "pad_mask": pad_mask, **state}
         if graph == "model":
             given["scored"] = np.arange(tokens.shape[1]) if scored is None else scored
-        elif self.manifest.in_place:
-            return self._step_in_place(given, state)
+        # A source's first state is that of later prompts too.
+        if self.manifest.in_place and (graph == "step" or self.manifest.encoder is None):
+            return self._read_in_place(graph, given, state)
         found = run_session(self.sessions[graph], self._outputs, given)
         new = {name.removeprefix("new_"): entry for name, entry in found.items()}
         return new.pop("logits"), state | new
@@ -229,8 +233,8 @@ class BundleRunner(Bundle, ArrayDecoder):
                 shared = super().select(shared, sources)
         return taken | shared
 
-    def _step_in_place(self, given: State, state: State) -> tuple[NDArray[np.floating], State]:
-        binding = self.sessions["step"].io_binding()
+    def _read_in_place(self, graph: str, given: State, state: State) -> tuple[NDArray[np.floating], State]:
+        binding = self.sessions[graph].io_binding()
         entries = {name: ort.OrtValue.ortvalue_from_numpy(entry) for name, entry in given.items()}
         for name, entry in entries.items():
             binding.bind_ortvalue_input(name, entry)
@@ -240,7 +244,7 @@ class BundleRunner(Bundle, ArrayDecoder):
                 binding.bind_ortvalue_output(name, entries[stays[name]])
             else:
                 binding.bind_output(name)
-        self.sessions["step"].run_with_iobinding(binding, RUN_OPTIONS.get())
+        self.sessions[graph].run_with_iobinding(binding, RUN_OPTIONS.get())
         found = dict(zip(self._outputs, binding.get_outputs(), strict=True))
         new = {name.removeprefix("new_"): entry.numpy() for name, entry in found.items() if name not in stays}
         return new.pop("logits"), state | new

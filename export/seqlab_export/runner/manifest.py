@@ -102,7 +102,7 @@ class Manifest:
         max_seq_len: maximum sequence length of the decoder, in tokens; None = unlimited, or no decoder.
         max_source_len: maximum input length of the encoder; None = unlimited, or no encoder.
         seq_len: maximum sequence length in training; a target is generated up to this length.
-        in_place: entries of the state that `step` may overwrite with their new values.
+        in_place: entries of the state that both graphs of a decoder may overwrite with their new values.
         taps: debug graph, which outputs intermediate values of the model; not needed to run it.
         stop_ids: ids of the tokens that end generation; they are kept in the output.
         first_call: minimum number of real tokens in the first (prefill) call, if the text has as many; above 1 for
