@@ -27,6 +27,7 @@ from seqlab.positions import ALiBi, Learned, NoPositions, RoPE, XPos, YaRN
 from seqlab.recurrence import GRU, LSTM, MLSTM, Mamba
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.target import TARGETS
+from seqlab_export.graphs import _written_in_place
 from seqlab_export.reports.conformance import measure_mixer
 from seqlab_export.reports.torch_runtime import TorchRuntime
 from seqlab_export.runner.graph_runner import BundleRunner
@@ -237,3 +238,22 @@ def test_a_pad_is_no_position_in_pytorch() -> None:
     assert still["position"].tolist() == [8, 8]
     with pytest.raises(ValueError, match="positions reach 8 tokens, but the input reaches 9"):
         model(tokens[:, :1], full, pad_mask=mask[:, 4:5])
+
+
+SCATTER = "new_state_k = ScatterElements <axis = 1> (state_k, places, more)"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (f"more = Add (new, new) {SCATTER}", ["k"]),
+        (f"more = Add (state_k, new) {SCATTER}", ["k"]),
+        (f"more = Add (new, new) {SCATTER} sum = Add (state_k, new_state_k)", []),
+        (f"more = Add (new, new) old = Identity (state_k) {SCATTER.replace('state_k, p', 'old, p')}", []),
+    ],
+    ids=["no reader", "a reader before", "a reader after", "a copy"],
+)
+def test_an_entry_is_written_in_place_unless_its_old_value_is_read_afterwards(body: str, found: list[str]) -> None:
+    inputs = "float[1, 4] state_k, int64[1, 4] places, float[1, 4] new"
+    outputs = "float[1, 4] new_state_k" + (", float[1, 4] sum" if "sum" in body else "")
+    assert _written_in_place(graph(inputs, outputs, body)) == found
