@@ -8,27 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from export.planted import Edit, copy_of, edit_graph, failed, pads_as_real, with_logits_times_where
-from export.test_defects import STEP, WHOLE, score_from_the_first_position, start_one_later
+from export.planted import Edit, copy_of, edit_graph, failed, with_logits_times_where
+from export.test_defects import STEP, score_from_the_first_position, start_one_later
 from once import once
 
 pytestmark = pytest.mark.slow
 
 EXPORT = """
 import resource, sys
+from functools import partial
+
 import torch
+from seqlab.attention import Attention
 from seqlab.models import DecoderLM
 from seqlab_export import export_bundle
 
 torch.manual_seed(0)
-model = DecoderLM(32_000, 1024, d_model=768, num_layers=12, tie_embeddings=True).eval()
+mixer = partial(Attention, num_kv_heads=2)
+model = DecoderLM(32_000, 1024, d_model=768, num_layers=12, mixer=mixer, tie_embeddings=True).eval()
 weights = sum(weight.numel() for weight in model.parameters())
-assert 100e6 < weights < 120e6, weights
+assert 90e6 < weights < 110e6, weights
 export_bundle(model, None, sys.argv[1], seq_len=1024, target="ort")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / (4 * weights))
 """
-MOST_MEMORY = 12.0
-"""Peak memory of an export in the size of the weights."""
+MOST_MEMORY = 11.0
+"""Peak memory of an export in the size of the weights. It holds states of 33 rows, which are larger with more heads."""
 
 
 @pytest.fixture(name="large", scope="session")
@@ -49,7 +53,6 @@ def test_its_export_takes_bounded_memory(large: tuple[Path, float]) -> None:
 @pytest.mark.parametrize(
     ("file", "edit", "expected"),
     [
-        ("model.onnx", pads_as_real("pad_mask"), WHOLE),
         ("step.onnx", start_one_later, STEP),
         ("model.onnx", score_from_the_first_position, {"greedy"}),
         ("step.onnx", with_logits_times_where(0, "Equal", 33), {"step"}),
