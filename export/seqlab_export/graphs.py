@@ -24,7 +24,8 @@ from seqlab_export.passes.share_products import join_weights, multiply_as_stored
 from seqlab_export.passes.share_source_keys import SourceKeys
 from seqlab_export.runner.manifest import GraphInfo
 
-_WRITES_IN_PLACE = ("GroupQueryAttention", "ScatterElements")
+_WRITES_IN_PLACE = {"model": "ScatterElements", "step": "GroupQueryAttention"}
+"""Operators by graph that may write over the state that they read."""
 
 
 class Exported(NamedTuple):
@@ -97,8 +98,8 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
             _declare(graph, infos[name], plan.model.max_seq_len)
             if name == "step":
                 plan.target.check_step(graph)
-            if name in ("model", "step") and not plan.target.recorded:
-                in_place[name] = _written_in_place(graph)
+            if name in _WRITES_IN_PLACE:
+                in_place[name] = _written_in_place(graph, _WRITES_IN_PLACE[name])
             weights.take(graph)
             ir.save(graph, folder / infos[name].file)
     check_weights(plan.stored, weights.named)
@@ -140,14 +141,14 @@ def _strip(graph: ir.Model) -> None:
         value.metadata_props.clear()
 
 
-def _written_in_place(graph: ir.Model) -> list[str]:
-    """Names of the entries of the state that a node may update in place: whatever else reads the old value has run
-    before it."""
+def _written_in_place(graph: ir.Model, operator: str) -> list[str]:
+    """Names of the entries of the state that a node of this operator may update in place: whatever else reads the old
+    value has run before it."""
     found = []
     inputs = {given.name: given for given in graph.graph.inputs}
     for output in graph.graph.outputs:
         node, old = output.producer(), inputs.get((output.name or "").removeprefix("new_"))
-        if node is None or node.op_type not in _WRITES_IN_PLACE or old not in node.inputs:
+        if node is None or node.op_type != operator or old not in node.inputs:
             continue
         before = _ancestors(node)
         if old is not None and all(reader in before for reader, _ in old.uses()):
