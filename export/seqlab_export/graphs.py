@@ -73,6 +73,7 @@ def passes_of(plan: ExportPlan, form: str, source_keys: SourceKeys) -> tuple[Pas
         Pass("linear layers in int4", plan.precision == "int4", partial(quantize, precision="int4")),
         Pass("products with int4 weights", plan.int8_products and not step, multiply_as_int8),
         Pass("weights in bfloat16", plan.precision == "bf16", store_as_bfloat16),
+        Pass("names", True, _distinguish),
         Pass("metadata", True, _strip),
     )
 
@@ -126,6 +127,18 @@ def _declare(graph: ir.Model, info: GraphInfo, max_seq_len: int | None) -> None:
                     "the capture froze or lost a dimension"
                 )
         value.shape = ir.Shape(shape)
+
+
+def _distinguish(graph: ir.Model) -> None:
+    """Renames results whose name another one has: passes name theirs without regard to those within a `Scan`."""
+    nodes = [*ir.traversal.RecursiveGraphIterator(graph.graph)]
+    graphs = {node.graph for node in nodes if node.graph is not None}
+    names = {given.name for each in graphs for given in (*each.inputs, *each.initializers.values())}
+    for node in nodes:
+        for value in node.outputs:
+            while value.name in names:
+                value.name = f"{value.name}_"
+            names.add(value.name)
 
 
 def _strip(graph: ir.Model) -> None:

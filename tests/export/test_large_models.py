@@ -24,7 +24,7 @@ from seqlab.models import DecoderLM
 from seqlab_export import export_bundle
 
 torch.manual_seed(0)
-mixer = partial(Attention, num_kv_heads=2)
+mixer = partial(Attention, num_heads=12, num_kv_heads=2)
 model = DecoderLM(32_000, 1024, d_model=768, num_layers=12, mixer=mixer, tie_embeddings=True).eval()
 weights = sum(weight.numel() for weight in model.parameters())
 assert 90e6 < weights < 110e6, weights

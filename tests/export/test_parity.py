@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
@@ -52,13 +53,13 @@ def check_another_shape(model: DecoderLM, folder: Path) -> None:
         _, state = model(torch.randint(model.vocab_size, (4, 23)))
         logits, new_state = model(tokens, state, pad_mask=pad_mask)
     session = ort.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
-    feeds = {"tokens": tokens.numpy(), "pad_mask": pad_mask.numpy()}
+    feeds = {"tokens": tokens.numpy(), "pad_mask": pad_mask.numpy(), "scored": np.arange(29)[::-1]}
     feeds |= {f"state_{name}": entry.numpy() for name, entry in state.items()}
     names = ["logits", *(f"new_state_{name}" for name in new_state)]
     found = session.run(names, feeds)
     expected = [logits.numpy(), *(entry.numpy() for entry in new_state.values())]
     real = pad_mask.numpy()
-    found[0], expected[0] = found[0][real], expected[0][real]
+    found[0], expected[0] = found[0][:, ::-1][real], expected[0][real]  # positions are scored in any order
     for ours, theirs in zip(found, expected, strict=True):
         assert_close(torch.from_numpy(ours), torch.from_numpy(theirs), tolerance=TOLERANCE[torch.float32])
 
@@ -92,11 +93,14 @@ def check_report(exported: Exported) -> None:
 def check_declared(exported: Exported) -> None:
     """The files say what DESIGN says, with no length frozen and one signature for both graphs."""
     declared = []
-    for name, length, longer in (("model.onnx", "T", "S+T"), ("step.onnx", 1, "S+1")):
+    for name, length, scored, longer in (("model.onnx", "T", "K", "S+T"), ("step.onnx", 1, 1, "S+1")):
         graph = onnx.load(exported.folder / name, load_external_data=False).graph
         inputs, outputs = ([(v.name, *dims(v)) for v in values] for values in (graph.input, graph.output))
         assert inputs[:2] == [("tokens", "B", length), ("pad_mask", "B", length)]
-        assert outputs[0] == ("logits", "B", length, exported.model.vocab_size)
+        assert outputs[0] == ("logits", "B", scored, exported.model.vocab_size)
+        if name == "model.onnx":
+            assert inputs.pop() == ("scored", "K")
+            graph.input.pop()
         state = [f"state_{entry}" for entry in exported.model.init_state(1)]
         assert [entry[0] for entry in inputs[2:]] == state
         assert outputs[1:] == [

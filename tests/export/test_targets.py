@@ -27,7 +27,7 @@ from seqlab.positions import ALiBi, Learned, NoPositions, RoPE, XPos, YaRN
 from seqlab.recurrence import GRU, LSTM, MLSTM, Mamba
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.target import TARGETS
-from seqlab_export.graphs import _written_in_place
+from seqlab_export.graphs import _distinguish, _written_in_place
 from seqlab_export.reports.conformance import measure_mixer
 from seqlab_export.reports.torch_runtime import TorchRuntime
 from seqlab_export.runner.graph_runner import BundleRunner
@@ -258,3 +258,11 @@ def test_an_entry_is_written_in_place_unless_its_old_value_is_read_afterwards(bo
     outputs = "float[1, 4] new_state_k" + (", float[1, 4] sum" if "sum" in body else "")
     made = graph(inputs, outputs, body)
     assert (_written_in_place(made, "ScatterElements"), _written_in_place(made, "Add")) == (found, [])
+
+
+def test_a_result_whose_name_is_taken_is_renamed() -> None:
+    made = graph("float[2] x", "float[2] y", "a = Identity (x) b = Identity (a) y = Identity (b)")
+    first, second, _ = made.graph
+    first.outputs[0].name, second.outputs[0].name = "x", "x"
+    _distinguish(made)
+    assert [node.outputs[0].name for node in made.graph] == ["x_", "x__", "y"]
