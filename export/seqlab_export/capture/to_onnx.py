@@ -60,8 +60,9 @@ def capture(form: Form | IntermediateForm, info: GraphInfo) -> ExportedProgram:
     if isinstance(form, IntermediateForm):
         # Attention weights of a recurrence over a source treat the first step separately from the others.
         symbols["T"] = Dim("T", min=3, max=longest)
-    state = {name[6:]: tensor for tensor in info.inputs if (name := tensor.name).startswith("state_")}
-    given = [tensor for tensor in info.inputs if tensor not in state.values() and tensor.name != "scored"]
+    of_state = [tensor for tensor in info.inputs if tensor.name.startswith("state_")]
+    state = {tensor.name.removeprefix("state_"): tensor for tensor in of_state}
+    given = [tensor for tensor in info.inputs if tensor not in of_state and tensor.name != "scored"]
     if any("M" in tensor.dims for tensor in given):
         longest = longest_input(model)
         # If a target is read too, its length must differ.
