@@ -7,13 +7,6 @@
 #include "error.h"
 
 namespace seqlab {
-namespace {
-
-std::vector<float> AllFloats(const Value& value) {
-  return Floats(value, 0, static_cast<int64_t>(value->GetTensorTypeAndShapeInfo().GetElementCount()));
-}
-
-}  // namespace
 
 std::vector<Output> CaseRunner::Encode(const Case& some, const Ids& rows) {
   const std::vector<Value> found = bundle_.Encode(Inputs(some, rows, some.length), MaskOf(some, rows, some.length));
@@ -57,7 +50,7 @@ std::vector<std::vector<double>> CaseRunner::DecodeLong(const Case& some) {
   std::vector<double> logits;
   for (const Span call : calls) {
     const Graph& graph = call.size() == 1 ? *bundle_.step : *bundle_.model;
-    const Numbers found = Read(decoder, graph, some, tokens, rows, call);
+    const Numbers found = NumbersOf(Run(decoder, graph, some, tokens, rows, call), info.outputs[0]);
     const Case part{"", call.size(), some.Mask(rows, call)};
     const std::vector<double> taken = Selected(found, info.outputs[0], part, proof::kMostNumbers / calls.size());
     logits.insert(logits.end(), taken.begin(), taken.end());
@@ -116,7 +109,7 @@ Numbers CaseRunner::Whole() {
   const Case whole{"whole", positions.end, std::vector<uint8_t>(rows.size() * static_cast<size_t>(positions.end), 1)};
   if (bundle_.model == nullptr) return Encode(whole, rows)[0]();
   Decoder decoder = Started(whole.name, rows);
-  return Read(decoder, *bundle_.model, whole, inputs, rows, positions);
+  return NumbersOf(Run(decoder, *bundle_.model, whole, inputs, rows, positions), bundle_.model->info().outputs[0]);
 }
 
 void CaseRunner::ReadSource(Decoder& decoder, const std::string& name, const Ids& rows) const {
@@ -159,12 +152,6 @@ Value CaseRunner::MaskOf(const Case& some, const Ids& rows, int64_t length) {
   return HostTensor(DType::kBool, {num_rows, length}, some.Mask(rows, {0, length}).data());
 }
 
-Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens,
-                         const Ids& rows, Span positions) {
-  const Value logits = Run(decoder, graph, some, tokens, rows, positions);
-  return {Dims(logits), AllFloats(logits)};
-}
-
 Value CaseRunner::Run(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
                       Span positions) {
   return OnHost(decoder.Run(graph, RowsOf(some, tokens, rows, positions)));
@@ -188,7 +175,7 @@ Numbers CaseRunner::NumbersOf(const Value& value, const TensorInfo& output) {
   if (dims.empty() || dims.size() != output.dims.size()) {
     Refuse(output.name, " has ", dims.size(), " dimensions, its manifest says ", output.dims.size());
   }
-  return {dims, AllFloats(OnHost(value))};
+  return {dims, Floats(OnHost(value))};
 }
 
 Value CaseRunner::OnHost(const Value& value) {

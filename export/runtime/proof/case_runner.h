@@ -57,9 +57,7 @@ class CaseRunner {
   Value Inputs(const Case& some, const Ids& rows, int64_t length) const;
   // Returns the mask (R, T) of these positions.
   static Value MaskOf(const Case& some, const Ids& rows, int64_t length);
-  // Return the logits of one call, which reads these rows and positions of tokens (R, T).
-  Numbers Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
-               Span positions);
+  // Returns the logits of one call, which reads these rows and positions of tokens (R, T).
   Value Run(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
             Span positions);
   // Returns these rows and positions of tokens (R, T).

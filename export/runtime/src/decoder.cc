@@ -118,7 +118,7 @@ void Decoder::Start(int64_t rows) {
 }
 
 Value Decoder::Run(const Graph& graph, const Rows& rows) {
-  if (&graph == bundle_.step.get()) return Read(graph, rows.Tokens(), rows.Mask(), nullptr);
+  if (&graph == bundle_.step.get()) return Read(rows.Tokens(), rows.Mask(), nullptr);
   Ids all(static_cast<size_t>(rows.length));
   std::iota(all.begin(), all.end(), int64_t{0});
   return RunScoring(rows, all);
@@ -126,11 +126,11 @@ Value Decoder::Run(const Graph& graph, const Rows& rows) {
 
 Value Decoder::RunScoring(const Rows& rows, const Ids& scored) {
   const auto count = static_cast<int64_t>(scored.size());
-  return Read(*bundle_.model, rows.Tokens(), rows.Mask(), HostTensor(DType::kInt64, {count}, scored.data()));
+  return Read(rows.Tokens(), rows.Mask(), HostTensor(DType::kInt64, {count}, scored.data()));
 }
 
-Value Decoder::Read(const Graph& graph, const Value& tokens, const Value& mask, const Value& scored) {
-  const bool is_step = &graph == bundle_.step.get();
+Value Decoder::Read(const Value& tokens, const Value& mask, const Value& scored) {
+  const bool is_step = scored == nullptr;
   const Wiring& wiring = is_step ? of_step_ : of_model_;
   std::vector<Value> inputs;
   for (const int source : wiring.inputs) {
@@ -165,12 +165,12 @@ Logits Decoder::Step(const Ids& tokens) {
   }
   CheckReadable(tokens, read_ + 1);
   if (all_real_ == nullptr || Dims(all_real_)[0] != rows_) all_real_ = FilledTensor(DType::kBool, {rows_, 1}, 1);
-  return OfLastPosition(Read(*bundle_.step, HostTensor(DType::kInt64, {rows_, 1}, tokens.data()), all_real_, nullptr));
+  return OfLastPosition(Read(HostTensor(DType::kInt64, {rows_, 1}, tokens.data()), all_real_, nullptr));
 }
 
 Logits Decoder::OfLastPosition(const Value& logits) const {
   if (TypeOf(logits) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) {
-    return ToLogits(rows_, vocab_size(), Floats(logits, 0, rows_ * vocab_size()));
+    return ToLogits(rows_, vocab_size(), Floats(logits));
   }
   return {rows_, vocab_size(), {logits, logits->GetTensorData<float>()}};
 }

@@ -74,9 +74,9 @@ class Decoder {
   void Take(Part& part, const std::vector<int64_t>& rows, int64_t count);
   // Selects the rows of the entries that have one row per source, which consecutive texts share.
   void TakeSources(const std::vector<int64_t>& rows);
-  // Reads tokens (B, T) and their mask (B, T), and returns the logits (B, K, V) at the positions scored (K), which
-  // `step` does not take: it has one.
-  Value Read(const Graph& graph, const Value& tokens, const Value& mask, const Value& scored);
+  // Reads tokens (B, T) and their mask (B, T) with the bundle's `model`, and returns the logits (B, K, V) at the
+  // positions scored (K). Without these it reads one token a row, T = 1, with `step`.
+  Value Read(const Value& tokens, const Value& mask, const Value& scored);
 
   // Returns logits (B, 1, V) as (B, V), in the same memory if they are float32.
   Logits OfLastPosition(const Value& logits) const;

@@ -55,9 +55,7 @@ Result<Array> Model::Run(const Batch& batch) const {
       decoder.Start(rows.rows);
       logits = decoder.Run(*bundle_->model, rows);
     }
-    const std::vector<int64_t> dims = Dims(logits);
-    const int64_t size = std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
-    return Array{dims, Floats(logits, 0, size)};
+    return Array{Dims(logits), Floats(logits)};
   });
 }
 

@@ -146,6 +146,8 @@ std::vector<double> Doubles(const Value& value) {
   return Numbers<double>(value, 0, static_cast<int64_t>(CountOf(value)));
 }
 
+std::vector<float> Floats(const Value& value) { return Floats(value, 0, static_cast<int64_t>(CountOf(value))); }
+
 std::vector<float> Floats(const Value& value, int64_t first, int64_t count) {
   return Numbers<float>(value, first, count);
 }

@@ -38,6 +38,7 @@ int64_t MostReal(const Value& mask);
 
 // Returns all numbers. Throws Refusal if their type is one that bundles do not have.
 std::vector<double> Doubles(const Value& value);
+std::vector<float> Floats(const Value& value);
 
 // Returns `count` numbers from `first` on.
 std::vector<float> Floats(const Value& value, int64_t first, int64_t count);

@@ -95,18 +95,12 @@ class TorchRuntime(ArrayDecoder):
         return to_arrays(self.model.init_state(batch_size))
 
     @torch.no_grad()
-    def read(
-        self,
-        graph: Literal["model", "step"],
-        tokens: NDArray[np.int64],
-        pad_mask: NDArray[np.bool_],
-        state: ArrayState,
-        scored: NDArray[np.int64] | None = None,
+    def run(
+        self, graph: Literal["model", "step"], given: ArrayState, state: ArrayState
     ) -> tuple[NDArray[np.floating], ArrayState]:
-        positions = [] if graph == "step" else [np.arange(tokens.shape[1]) if scored is None else scored]
-        first, mask, *last = map(torch.from_numpy, (tokens, pad_mask, *positions))
+        tokens, pad_mask, *scored = map(torch.from_numpy, given.values())
         with self.settings:
-            logits, new = self.forms[graph](first, mask, to_tensors(state), *last)
+            logits, new = self.forms[graph](tokens, pad_mask, to_tensors(state), *scored)
         return logits.numpy(), state | to_arrays(new)
 
 

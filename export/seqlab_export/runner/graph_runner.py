@@ -117,6 +117,9 @@ class ArrayDecoder(ABC):
         """The state before the first token."""
 
     @abstractmethod
+    def run(self, graph: Literal["model", "step"], given: State, state: State) -> tuple[NDArray[np.floating], State]:
+        """Runs a graph on a state and its other inputs, in their order in `read`; returns as `read`."""
+
     def read(
         self,
         graph: Literal["model", "step"],
@@ -126,7 +129,15 @@ class ArrayDecoder(ABC):
         scored: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.floating], State]:
         """Reads tokens (B, T), or (B, 1) with "step": logits (B, K, V) at the positions scored (K,), None = all T, and
-        the new state."""
+        the new state, which may overwrite the old one.
+
+        Raises:
+            ValueError: there is padding between real tokens, or a text becomes longer than `max_seq_len`.
+        """
+        given: State = {"tokens": tokens, "pad_mask": pad_mask}
+        if graph == "model":
+            given["scored"] = np.arange(tokens.shape[1]) if scored is None else scored
+        return self.run(graph, given, state)
 
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
         """Reads left-padded tokens (B, T); returns the logits (B, V) after the last token, and the state."""
@@ -190,33 +201,15 @@ class BundleRunner(Bundle, ArrayDecoder):
                 state[f"state_{entry.name}"].fill(entry.initial)
         return state
 
-    def read(
-        self,
-        graph: Literal["model", "step"],
-        tokens: NDArray[np.int64],
-        pad_mask: NDArray[np.bool_],
-        state: State,
-        scored: NDArray[np.int64] | None = None,
-    ) -> tuple[NDArray[np.floating], State]:
-        """Reads tokens (B, T), or (B, 1) with "step": logits (B, K, V) at the positions scored (K,), None = all T, and
-        the new state.
-
-        The old state may be overwritten with the new one.
-
-        Raises:
-            ValueError: there is padding between real tokens, or a text becomes longer than `max_seq_len`.
-        """
-        _check_padding(pad_mask)
-        longest = int((state.get("state_position", 0) + np.count_nonzero(pad_mask, axis=1)).max(initial=0))
+    def run(self, graph: Literal["model", "step"], given: State, state: State) -> tuple[NDArray[np.floating], State]:
+        _check_padding(given["pad_mask"])
+        longest = int((state.get("state_position", 0) + np.count_nonzero(given["pad_mask"], axis=1)).max(initial=0))
         if self.max_seq_len is not None and longest > self.max_seq_len:
             raise ValueError(f"a text of {longest} tokens is longer than the model reads, which is {self.max_seq_len}")
-        given = {"tokens": tokens, "pad_mask": pad_mask, **state}
-        if graph == "model":
-            given["scored"] = np.arange(tokens.shape[1]) if scored is None else scored
         # A source's first state is that of later prompts too.
         if self.manifest.in_place and (graph == "step" or self.manifest.encoder is None):
-            return self._read_in_place(graph, given, state)
-        found = run_session(self.sessions[graph], self._outputs, given)
+            return self._run_in_place(graph, given | state, state)
+        found = run_session(self.sessions[graph], self._outputs, given | state)
         new = {name.removeprefix("new_"): entry for name, entry in found.items()}
         return new.pop("logits"), state | new
 
@@ -233,7 +226,7 @@ class BundleRunner(Bundle, ArrayDecoder):
                 shared = super().select(shared, sources)
         return taken | shared
 
-    def _read_in_place(self, graph: str, given: State, state: State) -> tuple[NDArray[np.floating], State]:
+    def _run_in_place(self, graph: str, given: State, state: State) -> tuple[NDArray[np.floating], State]:
         binding = self.sessions[graph].io_binding()
         entries = {name: ort.OrtValue.ortvalue_from_numpy(entry) for name, entry in given.items()}
         for name, entry in entries.items():
@@ -250,7 +243,7 @@ class BundleRunner(Bundle, ArrayDecoder):
         return new.pop("logits"), state | new
 
 
-def _check_padding(pad_mask: NDArray[np.bool_]) -> None:
+def _check_padding(pad_mask: NDArray[np.generic]) -> None:
     """Raises ValueError if a row of pad_mask (B, T) has padding between real tokens."""
     real = pad_mask.astype(np.bool_)
     begins = np.count_nonzero(real[:, 1:] > real[:, :-1], axis=1) + real[:, 0]

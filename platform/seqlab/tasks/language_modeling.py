@@ -60,8 +60,7 @@ class LanguageModeling(Task):
         return self._logits(batch).summed_nats(batch.targets, z_loss=self.z_loss)
 
     def losses(self, batch: TokenBatch) -> Tensor:
-        nats, _ = self._logits(batch).nats_and_best(batch.targets)
-        return nats[batch.targets != IGNORE]
+        return self._logits(batch).counted_nats(batch.targets)
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position", self.buckets)}

@@ -67,6 +67,11 @@ class Logits:
             best.append(logits.argmax(dim=-1))
         return torch.cat(nats).view(targets.shape), torch.cat(best).view(targets.shape)
 
+    def counted_nats(self, targets: Tensor) -> Tensor:
+        """Nats of each of the N targets (...) that are not `IGNORE`, (N,)."""
+        nats, _ = self.nats_and_best(targets)
+        return nats[targets != IGNORE]
+
     def _chunks(self, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields outputs with their targets: both unchanged if they fit in one chunk, else rows (N, D) and (N,)."""
         rows = max(1, AT_ONCE // self.model.vocab_size) if self.by_rows else targets.numel()

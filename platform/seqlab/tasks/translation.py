@@ -66,8 +66,7 @@ class Translation(Task):
         return self._logits(batch, self.sampling).summed_nats(batch.targets, self.label_smoothing)
 
     def losses(self, batch: PairBatch) -> Tensor:
-        nats, _ = self._logits(batch).nats_and_best(batch.targets)
-        return nats[batch.targets != IGNORE]
+        return self._logits(batch).counted_nats(batch.targets)
 
     def predictions(self, batch: PairBatch) -> list[dict[str, Any]]:
         """Predictions: "text", decoded greedily, and its "references"."""
