@@ -14,6 +14,7 @@ from scipy.stats import t
 from torch import nn
 
 from scale.kinds import KINDS, of_kind, write_files
+from seqlab.batch import LabelledBatch
 from seqlab.cli.bundle import _validation_loss
 from seqlab_export.reports import validation_loss as module
 from seqlab_export.reports.bundle_model import with_model
@@ -84,6 +85,21 @@ def test_a_large_model_reads_fewer_targets_from_every_part(files: Path, monkeypa
     monkeypatch.setattr(module, "BATCHES", 2)
     batches, least = len(data.val_dataloader()), validation_loss(task, data, Path())
     assert least.rows == len(range(0, batches, batches // 2)) < whole.rows, "one of each batch that is read"
+
+
+@pytest.mark.parametrize(
+    ("weights", "targets", "rows"), [(1, 341, 4), (1, 342, 3), (2**24, 341, 4), (2**25, 255, 3), (2**25, 256, 2)]
+)
+def test_its_limits(weights: int, targets: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2^14 targets of 16 batches, 1,024 of each; half as many for a model of 2^25 weights."""
+    model = nn.Module()
+    model.register_parameter("weight", nn.Parameter(torch.empty(weights, device="meta")))
+    task = nn.Module()
+    task.model, task.losses = model, lambda batch: torch.ones(batch.targets.numel())  # type: ignore[assignment]
+    monkeypatch.setattr(module, "BundleModel", lambda _, model: model)
+    batch = LabelledBatch(*[torch.zeros(5, targets)] * 3)
+    data: Any = SimpleNamespace(prepare_data=lambda: None, setup=lambda _: None, val_dataloader=lambda: [batch] * 32)
+    assert validation_loss(task, data, Path()).rows == 16 * rows
 
 
 def test_a_split_without_two_rows_of_targets_has_no_interval(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
