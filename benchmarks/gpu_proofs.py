@@ -41,7 +41,7 @@ from seqlab_export.runner.verify import verify_bundle
 
 RUNTIME = Path(os.environ.get("SEQLAB_RUN", BUILD / "cpp" / "seqlab-run"))
 CORE = ("Attention", "GRU", "LSTM", "GatedDeltaNet", "Mamba")
-"""Mixers that are exported in every precision and target; the others in fp32."""
+"""Mixers that are exported in every precision of CUDA's; the others in fp32."""
 ROWS, STEPS = 3, 12
 TYPES: dict[str, Any] = {
     "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int64)": np.int64, "tensor(bool)": np.bool_
@@ -61,7 +61,10 @@ class Job(NamedTuple):
 def jobs() -> Iterator[Job]:
     for mixer in all_mixers():
         for target in get_args(TargetName):
-            for precision in get_args(Precision) if mixer in CORE else ("fp32",):
+            precisions: list[Precision] = ["fp32", *(("fp16", "bf16") if mixer in CORE else ())]
+            # Made on a CPU, quantised products are for CUDA with this target only.
+            precisions += ["int4"] if mixer in CORE and target == "cuda-graph" else []
+            for precision in precisions:
                 yield Job(mixer, target, precision)
 
 

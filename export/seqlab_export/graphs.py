@@ -14,7 +14,7 @@ from seqlab.files.phases import counted
 from seqlab_export.capture.plan import ExportPlan
 from seqlab_export.capture.to_onnx import quiet, to_onnx
 from seqlab_export.capture.weights import WeightFile, check_weights
-from seqlab_export.lowering import QUANTIZED
+from seqlab_export.lowering import ON_CUDA, QUANTIZED
 from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.fold import fold_constants, fold_weights
 from seqlab_export.passes.int8_products import multiply_as_int8
@@ -63,7 +63,7 @@ def passes_of(plan: ExportPlan, form: str, source_keys: SourceKeys) -> tuple[Pas
         Pass("constants", not quantized, fold_constants),
         Pass("constants and weights", quantized, fold_weights),
         Pass("caches that grow", True, fuse_cache_concat),
-        Pass("caches of fixed capacity", target.fixed_caches and not target.recorded, slice_cache),
+        Pass("caches of fixed capacity", target.fixed_caches and not plan.for_cuda, slice_cache),
         Pass("layers with a bias", quantized, split_gemms),
         Pass("time axis", step, keep_time_axis),
         Pass("keys of a source", step and not target.recorded, source_keys.share),
@@ -89,6 +89,8 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
     infos: dict[str, GraphInfo] = {}
     in_place: dict[str, list[str]] = {}
     lowering = {**plan.target.lowering, **(QUANTIZED if plan.precision in ("int8", "int4") else {})}
+    if plan.for_cuda:
+        lowering |= ON_CUDA
     with WeightFile(folder) as weights:
         for name, form in counted("capturing graphs", plan.forms.items()):
             source_keys = SourceKeys(plan.source_inputs)

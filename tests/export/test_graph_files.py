@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from cli.conftest import command
 from export.planted import Edit, edit_graph, nodes_of, reseal, writing
 from runtime.conftest import Copy
 from runtime.programs import refusal, run
-from seqlab_export.runner.graph_file import DEEPEST, check_graph, end_of_weights
+from seqlab_export.runner.graph_file import DEEPEST, check_for_cuda, check_graph, end_of_weights
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
 from seqlab_export.runner.sizes import MOST_GRAPH_BYTES
 from seqlab_export.runner.verify import verify_bundle
@@ -85,6 +86,30 @@ def test_what_may_never_end_is_refused(what: str, folder: Path) -> None:
 def test_what_a_target_has_is_taken(folder: Path) -> None:
     edit_graph(folder, "model.onnx", add("y = com.microsoft.LinearAttention (x) " + nested(DEEPEST - 1)))
     check_graph(folder / "model.onnx", "ort")
+
+
+@pytest.mark.parametrize(
+    ("operator", "precision", "refused"),
+    [
+        ("MatMulInteger", "int8", True),
+        ("MatMulInteger", "fp16", True),
+        ("com.microsoft.GroupQueryAttention", "fp32", True),
+        ("com.microsoft.GroupQueryAttention", "bf16", True),
+        ("com.microsoft.GroupQueryAttention", "fp16", False),
+        ("com.microsoft.MatMulNBits", "int4", False),
+    ],
+)
+def test_what_cuda_leaves_to_the_cpu_is_refused_there(
+    operator: str, precision: str, refused: bool, folder: Path
+) -> None:
+    edit_graph(folder, "step.onnx", add(scan(f"y = {operator} (x)")))
+    said = (
+        pytest.raises(ValueError, match=f"which CUDA does not compute in {precision}; export")
+        if refused
+        else nullcontext()
+    )
+    with said:
+        check_for_cuda(folder / "step.onnx", precision)
 
 
 @pytest.mark.parametrize(("depth", "refused"), [(DEEPEST - 1, False), (DEEPEST, True)])

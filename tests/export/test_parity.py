@@ -142,5 +142,9 @@ def test_a_mixer_is_exported_in_every_precision_and_for_every_target(
         precision, target = PRECISIONS[place], BUILT_FOR[(turn + place) % len(BUILT_FOR)]
         model = conformance.model_of(MIXERS[name], Learned)
         options: dict[str, Any] = {"seq_len": 16, "precision": precision, "target": target}
+        if (precision, target) == ("int8", "cuda-graph"):
+            with pytest.raises(ValueError, match="int8 is for a CPU"):
+                export_bundle(model, conformance.TOKENIZER, tmp_path / f"{place}", **options)
+            continue
         report = export_bundle(model, conformance.TOKENIZER, tmp_path / f"{place}", **options)
         assert report.ok, (name, precision, target)

@@ -96,6 +96,8 @@ def test_pooling_by_hand() -> None:
     assert pooled(x, mask, "first").tolist() == [[2, 3]]
     assert pooled(x, mask, "last").tolist() == [[4, 5]]
     assert pooled(x, None, "last").tolist() == [[6, 7]]
+    assert pooled(x, None, "first").tolist() == [[0, 1]]
+    assert pooled(x, ~mask & False, "first").tolist() == pooled(x, ~mask & False, "last").tolist() == [[0, 1]]
     assert pooled(x, ~mask & False, "mean").tolist() == [[0, 0]]
 
 

@@ -38,7 +38,7 @@ std::vector<std::string> SharingGraphs(const Manifest& manifest, const std::stri
 
 std::unique_ptr<Graph> Opened(const Bundle& bundle, const std::optional<GraphInfo>& info) {
   if (!info) return nullptr;
-  return std::make_unique<Graph>(bundle.onnxruntime, *bundle.weights, *info, bundle.manifest.target, bundle.options);
+  return std::make_unique<Graph>(bundle.onnxruntime, *bundle.weights, *info, bundle.manifest, bundle.options);
 }
 
 }  // namespace

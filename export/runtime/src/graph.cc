@@ -5,13 +5,14 @@
 
 namespace seqlab {
 
-Graph::Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, GraphInfo info, const std::string& target,
+Graph::Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, GraphInfo info, const Manifest& manifest,
              const OpenOptions& options)
     : info_(std::move(info)), host_(MemoryOf("cpu")), device_(MemoryOf(options.provider)) {
   run_options_.SetRunLogSeverityLevel(
       ORT_LOGGING_LEVEL_FATAL);  // errors are thrown, and reported where they are caught
   const std::filesystem::path path = weights.folder() / info_.file;
-  CheckGraph(path, target);
+  CheckGraph(path, manifest.target);
+  if (options.provider == "cuda") CheckForCuda(path, manifest.precision);
   try {
     session_ = weights.Open(onnxruntime.env, info_.file, SettingsFor(options));
   } catch (const Ort::Exception& error) {

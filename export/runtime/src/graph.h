@@ -15,9 +15,9 @@ namespace seqlab {
 
 class Graph {
  public:
-  // Throws Refusal or Ort::Exception if onnxruntime cannot load the file, or it is no graph of this target.
+  // Throws Refusal or Ort::Exception if onnxruntime cannot load the file, or it is no graph of this target or device.
   // `weights` must outlive it.
-  Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, GraphInfo info, const std::string& target,
+  Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, GraphInfo info, const Manifest& manifest,
         const OpenOptions& options);
 
   const GraphInfo& info() const { return info_; }

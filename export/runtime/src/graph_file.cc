@@ -144,6 +144,18 @@ void CheckGraph(const std::filesystem::path& path, const std::string& target) {
   Naming(path, [&] { walk.File(path); });
 }
 
+void CheckForCuda(const std::filesystem::path& path, const std::string& precision) {
+  std::set<std::string> lacks{"MatMulInteger"};
+  if (precision != "fp16") lacks.insert("com.microsoft::GroupQueryAttention");
+  Walk walk;
+  walk.on_node = [&](const std::string& name, bool) {
+    if (lacks.count(name) == 0) return;
+    Refuse(StatusCode::kUnsupported, path.string(), " has ", name, ", which CUDA does not compute in ", precision,
+           "; export the model with --target cuda-graph, in a precision other than int8");
+  };
+  walk.File(path);
+}
+
 std::vector<StoredTensor> StoredTensors(const std::filesystem::path& path) {
   std::vector<StoredTensor> found;
   Walk walk;

@@ -21,6 +21,10 @@ struct StoredTensor {
 // a graph within a node. A Scan may have one, which runs as often as its input is long.
 void CheckGraph(const std::filesystem::path& path, const std::string& target);
 
+// Throws Refusal if a graph has a product or attention that onnxruntime computes on the CPU whatever the provider,
+// between copies from and to the device.
+void CheckForCuda(const std::filesystem::path& path, const std::string& precision);
+
 // Returns the tensors of a graph that are stored in other files. Throws Refusal if `path` is no ONNX graph.
 std::vector<StoredTensor> StoredTensors(const std::filesystem::path& path);
 

@@ -39,6 +39,7 @@ class ExportPlan:
         source_inputs: inputs of a decoder's graphs that are computed from a source.
         tokenizers: tokenizers by their folders in the bundle; one shared by source and target occurs once.
         stated: fields of the manifest that follow from the model and its task.
+        for_cuda: if True, the graphs have only nodes that onnxruntime computes on CUDA, without waits for the host.
         int8_products: if True, graphs that read whole sequences multiply int4 weights as int8.
         chooses_one: as in `export_bundle`.
     """
@@ -54,6 +55,7 @@ class ExportPlan:
     provider: Provider
     tokenizers: dict[str, Tokenizer]
     stated: dict[str, Any]
+    for_cuda: bool
     int8_products: bool
     chooses_one: bool
     provenance: Provenance
@@ -78,13 +80,17 @@ def plan_export(
     """The plan for the arguments of `export_bundle`.
 
     Raises:
-        ValueError: a provider, target, precision or kind of intermediate output is unknown or does not fit the model;
-            the model is of an unsupported kind, does not match the tokenizer, or contradicts its own declarations.
+        ValueError: a provider, target, precision or kind of intermediate output is unknown or does not fit the model
+            or another of these; the model is of an unsupported kind, does not match the tokenizer, or contradicts its
+            own declarations.
     """
     _check_kind(model, tokenizer)
     device, built = provider_named(provider), target_named(target)
     fitted = built.fitted(model, seq_len)
     check_precision(precision)
+    for_cuda = built.recorded or not device.on_cpu
+    if for_cuda and precision == "int8":
+        raise ValueError("int8 is for a CPU: CUDA has no product of such rows; use fp16, bf16 or int4 there")
     if taps and precision in ("int8", "int4"):
         raise ValueError(f"taps are of fp32, fp16 and bf16 bundles; this one is {precision}")
     stored = in_dtype(fitted, precision)
@@ -120,7 +126,8 @@ def plan_export(
             "first_call": fitted.first_call if decodes else 1,
             "labels": tuple(labels),
         },
-        int8_products=precision == "int4" and device.multiplies_int8 and not built.recorded,
+        for_cuda=for_cuda,
+        int8_products=precision == "int4" and not for_cuda,
         chooses_one=chooses_one,
         provenance=Provenance(
             run_id=run_id,

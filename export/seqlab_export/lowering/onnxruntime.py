@@ -114,3 +114,6 @@ ONNXRUNTIME: Lowerings = {
     project: one_product,
     Attention.step: step_node,
 }
+
+ON_CUDA: Lowerings = {Attention.step: plain(Attention.step)}
+"""CUDA has `GroupQueryAttention` in half precision only, and its length must be on the host, which waits for it."""

@@ -42,7 +42,7 @@ def slice_cache(model: ir.Model) -> None:
     Slices keys, values and mask of each `Attention` over such caches to the length of the longest row plus one: a row
     of only pads attends to the next position.
 
-    Not for CUDA graphs, in which shapes must not depend on data.
+    Not for CUDA: the host would wait for the length, and a CUDA graph cannot have shapes that depend on data.
     """
     graph = model.graph
     taken = next((value for value in graph.outputs if value.name == "new_state_position"), None)

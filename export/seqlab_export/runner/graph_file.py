@@ -41,16 +41,27 @@ def check_graph(path: Path, target: str) -> None:
         BundleError: the graph is rejected (the message names the operator), or the file is not an ONNX graph.
     """
     with _naming(path):
-        for kind, node, has_graph in _walk(path):
-            if kind != "node":
-                continue
-            texts = {number: bytes(text).decode("utf-8", "replace") for number, text in _fields(node, _NODE_TEXTS)}
-            domain, name = texts.get(_NODE_DOMAIN, ""), texts.get(_NODE_OPERATOR, "")
-            operator = name if domain in ("", "ai.onnx") else f"{domain}::{name}"
+        for operator, has_graph in _nodes(path):
             if operator not in operators(target):
                 raise BundleError(f"it has the operator {operator}, which no graph of target {target} has")
             if has_graph and operator != "Scan":
                 raise BundleError(f"it has a {operator} with a graph of its own, which only Scan has")
+
+
+def check_for_cuda(path: Path, precision: str) -> None:
+    """Rejects a graph with a product or attention that onnxruntime computes on the CPU whatever the provider, between
+    copies from and to the device.
+
+    Raises:
+        ValueError: the graph is rejected; the message names the operator.
+    """
+    lacks = {"MatMulInteger"} if precision == "fp16" else {"MatMulInteger", "com.microsoft::GroupQueryAttention"}
+    for operator, _ in _nodes(path):
+        if operator in lacks:
+            raise ValueError(
+                f"{path} has {operator}, which CUDA does not compute in {precision}; export the model with --target "
+                "cuda-graph, in a precision other than int8"
+            )
 
 
 def end_of_weights(path: Path) -> int:
@@ -70,6 +81,15 @@ def end_of_weights(path: Path) -> int:
                     raise BundleError(_MALFORMED)
                 end = max(end, sum(map(int, numbers)))
     return end
+
+
+def _nodes(path: Path) -> Iterator[tuple[str, bool]]:
+    """The operator of each node of a file, at any depth, and whether it contains a subgraph."""
+    for kind, node, has_graph in _walk(path):
+        if kind == "node":
+            texts = {number: bytes(text).decode("utf-8", "replace") for number, text in _fields(node, _NODE_TEXTS)}
+            domain, name = texts.get(_NODE_DOMAIN, ""), texts.get(_NODE_OPERATOR, "")
+            yield name if domain in ("", "ai.onnx") else f"{domain}::{name}", has_graph
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from seqlab.files.phases import counted
-from seqlab_export.runner.graph_file import check_graph
+from seqlab_export.runner.graph_file import check_for_cuda, check_graph
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
 from seqlab_export.runner.sessions import RUN_OPTIONS, ProviderName, provider_named, run_session
 
@@ -51,12 +51,15 @@ class Bundle:
             )
 
         graphs = {name: getattr(self.manifest, name) for name in ("encoder", "model", "step")}
-        self._session = partial(provider_named(provider).open, threads=threads)
+        self._provider = provider_named(provider)
+        self._session = partial(self._provider.open, threads=threads)
         present = {name: graph for name, graph in graphs.items() if graph}
         self.sessions = {name: self._open(graph.file) for name, graph in counted("loading graphs", present.items())}
 
     def _open(self, file: str) -> ort.InferenceSession:
         check_graph(self.folder / file, self.manifest.target)
+        if not self._provider.on_cpu:
+            check_for_cuda(self.folder / file, self.manifest.precision)
         return self._session(self.folder / file)
 
     def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[Any]]:

@@ -52,11 +52,6 @@ class Provider:
     def on_cpu(self) -> bool:
         return self.execution[0] == _CPU
 
-    @property
-    def multiplies_int8(self) -> bool:
-        """True if it has an int8 product with dynamically quantised inputs; CUDA has only a 4-bit product."""
-        return self.on_cpu
-
     def open(self, path: Path, threads: int | None = None) -> ort.InferenceSession:
         """Loads an ONNX file.
 

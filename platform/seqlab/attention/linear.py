@@ -76,5 +76,6 @@ class LinearAttention(LinearFamily):
 
     def _features(self, x: Tensor) -> Tensor:
         if self.feature_map == "elu":
-            return F.elu(x) + 1
+            # elu(x) + 1, in operations that every device has.
+            return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
         return F.relu(x) if self.feature_map == "relu" else x.softmax(dim=-1)

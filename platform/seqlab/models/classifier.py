@@ -121,6 +121,10 @@ def pooled(x: Tensor, pad_mask: Tensor | None, pool: str) -> Tensor:
         pad_mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     if pool == "mean":
         return (x * pad_mask.unsqueeze(-1)).sum(dim=1) / count_real(pad_mask, x).clamp(min=1).unsqueeze(-1)
-    place = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, T)
-    found = (place * pad_mask).argmax(dim=1) if pool == "last" else pad_mask.int().argmax(dim=1)  # (B,)
+    # Not argmax, which not every device has for integers; 0 for a row without real tokens.
+    size = x.shape[1]
+    place = torch.arange(size, device=x.device).expand(x.shape[:2])  # (B, T)
+    found = ((place if pool == "last" else size - place) * pad_mask).amax(dim=1)  # (B,)
+    if pool != "last":
+        found = torch.where(found > 0, size - found, 0)
     return x[torch.arange(x.shape[0], device=x.device), found]  # (B, D)

@@ -121,7 +121,8 @@ class FusedRecurrence(AlignedMixer):
         if length is None:
             y, last = self.cell(x, start_of_cell)  # y (B, T, D)
         else:
-            # With a packed sequence each row stops at its length, so padding is the identity.
+            # With a packed sequence each row stops at its length, so padding is the identity. cuDNN takes lengths from
+            # the host, which waits for them.
             packed = pack_padded_sequence(x, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
             packed_y, last = self.cell(packed, start_of_cell)
             assert isinstance(packed_y, PackedSequence)

@@ -26,11 +26,11 @@ _rand = partial(torch.rand, dtype=torch.float32)
 
 class Masked(NamedTuple):
     """Model inputs tokens (B, T); targets (B, T), the original chosen tokens, `IGNORE` elsewhere; and pad_mask (B, T)
-    bool, True = a real token, None = no padding."""
+    bool, True = a real token."""
 
     tokens: Tensor
     targets: Tensor
-    pad_mask: Tensor | None
+    pad_mask: Tensor
 
 
 class MaskedLanguageModeling(Task):
@@ -113,9 +113,7 @@ class MaskedLanguageModeling(Task):
         chosen = (choice < self.share) & (batch.targets != IGNORE)
         others = (other * self.model.mask_id).long()
         read = torch.where(fate < 0.8, self.model.mask_id, torch.where(fate < 0.9, others, tokens))
-        real = batch.pad_mask
-        pad_mask = None if real.all() else real
-        return Masked(torch.where(chosen, read, tokens), tokens.masked_fill(~chosen, IGNORE), pad_mask)
+        return Masked(torch.where(chosen, read, tokens), tokens.masked_fill(~chosen, IGNORE), batch.pad_mask)
 
 
 def _draws_of(tokens: Tensor, pad_mask: Tensor) -> Tensor:

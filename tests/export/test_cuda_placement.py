@@ -1,0 +1,117 @@
+"""Bundles for CUDA, whose nodes onnxruntime's CUDA provider places on the device, by its own library over stubs."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from export.toys import TOKENIZER, toy
+from once import once
+from runtime.programs import refusal, run
+from seqlab.attention import Attention
+from seqlab.positions import RoPE
+from seqlab_export.bundle import export_bundle
+from seqlab_export.capture.plan import ExportPlan, plan_export
+from seqlab_export.capture.precision import Precision
+from seqlab_export.capture.target import TargetName
+from seqlab_export.graphs import export_graphs
+from seqlab_export.reports import conformance
+from seqlab_export.runner.graph_file import check_for_cuda
+
+ROOT = Path(__file__).parents[2]
+_spec = importlib.util.spec_from_file_location("cuda_placement", ROOT / "benchmarks" / "cuda_placement.py")
+assert _spec is not None and _spec.loader is not None
+program: Any = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(program)
+
+# torch's exporter uses what its own version deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def cuda(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment of onnxruntime-gpu over stubs, built by one of the processes that run tests."""
+    try:
+        once("cuda-stubs", lambda _: program.fake_cuda(), tmp_path_factory)
+        return program.fake_cuda()
+    except OSError as missing:
+        pytest.skip(f"not run: {missing}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", program.MODELS)
+def test_a_device_computes_all_of_a_bundle_for_cuda(name: str, cuda: dict[str, str]) -> None:
+    for job in program.jobs([name]):
+        try:
+            graphs = program.placed(job)
+        except ValueError as refusal:
+            assert job.target == "cuda-graph" and "target cuda-graph needs" in str(refusal)
+            continue
+        for graph in graphs:
+            if graph.name == "step":
+                assert (graph.computed, graph.waits, graph.recorded) == ([], [], True), (job, graph)
+            else:  # cuDNN's recurrences read lengths on the host, once a prompt
+                assert graph.computed == [] and {*graph.waits} <= {"GRU", "LSTM", "RNN"}, (job, graph)
+
+
+def planned(target: TargetName, precision: Precision, **changes: Any) -> ExportPlan:
+    """A plan of a decoder whose heads are wide enough for onnxruntime's node, for a CPU but for the changes."""
+    plan = plan_export(
+        program.of_mixer("Attention"), conformance.TOKENIZER, seq_len=32, target=target, precision=precision
+    )
+    return replace(plan, **changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "precision", "operator"),
+    [("ort", "fp32", "GroupQueryAttention"), ("portable", "int8", "MatMulInteger")],
+)
+def test_a_node_that_runs_on_a_cpu_is_found_and_refused(
+    target: TargetName, precision: Precision, operator: str, cuda: dict[str, str], tmp_path: Path
+) -> None:
+    export_graphs(planned(target, precision), tmp_path)
+    [step] = program.placements([tmp_path / "step.onnx"])
+    assert step.computed == [operator] and operator in step.waits and not step.recorded
+    with pytest.raises(ValueError, match=f"{operator}, which CUDA does not compute in {precision}; export the model"):
+        check_for_cuda(tmp_path / "step.onnx", precision)
+
+
+@pytest.mark.slow
+def test_a_length_made_on_the_device_is_a_wait(cuda: dict[str, str], tmp_path: Path) -> None:
+    export_graphs(planned("ort", "fp16"), tmp_path)
+    [step] = program.placements([tmp_path / "step.onnx"])
+    assert (step.computed, step.waits, step.recorded) == ([], ["GroupQueryAttention"], False)
+    check_for_cuda(tmp_path / "step.onnx", "fp16")  # slower than it need be, but on the device
+
+
+@pytest.mark.slow
+def test_the_cpp_runtime_runs_a_bundle_on_the_device_alone(cuda: dict[str, str], tmp_path: Path) -> None:
+    """No kernel runs over the stubs, so that the first call's outputs are zeros and no proof succeeds."""
+    library = next(Path(cuda["PYTHONPATH"]).glob("onnxruntime/capi/libonnxruntime.so.*"))
+    gpu = {"LD_LIBRARY_PATH": cuda["LD_LIBRARY_PATH"], "SEQLAB_ORT_LIB": str(library)}
+
+    def exported(**options: Any) -> Path:
+        folder = tmp_path / "-".join(options.values())
+        export_bundle(toy(Attention, RoPE, 1), TOKENIZER, folder, seq_len=32, **options)
+        return folder
+
+    done = run("verify", exported(target="cuda-graph"), "--provider", "cuda", **gpu)
+    assert done.returncode == 1 and not done.stderr, done.stderr
+    assert b"onnxruntime" in done.stdout and b"failed: " not in done.stdout and b"RMS error 1.00e+00" in done.stdout
+    of_cpu = exported(precision="int8")
+    assert refusal("verify", of_cpu, "--provider", "cuda", **gpu) == (
+        f"{of_cpu}/model.onnx has MatMulInteger, which CUDA does not compute in int8; export the model with --target "
+        "cuda-graph, in a precision other than int8"
+    )
+
+
+def test_a_bundle_for_cuda_has_the_nodes_of_a_device() -> None:
+    with pytest.raises(ValueError, match="int8 is for a CPU: CUDA has no product of such rows; use fp16, bf16 or int4"):
+        planned("cuda-graph", "int8")
+    assert planned("cuda-graph", "int4").for_cuda and not planned("cuda-graph", "int4").int8_products
+    assert planned("ort", "int4").int8_products and not planned("ort", "int4").for_cuda
