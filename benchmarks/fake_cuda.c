@@ -16,8 +16,10 @@ struct Properties {  // cudaDeviceProp up to CUDA 13
 static int handle;
 static void* binary[8];
 
+// $FAKE_CUDA_MOST is the size from which an allocation fails.
 static int allocate(void** place, size_t size) {
-  *place = calloc(1, size ? size : 1);
+  const char* most = getenv("FAKE_CUDA_MOST");
+  *place = most && size >= strtoul(most, NULL, 10) ? NULL : calloc(1, size ? size : 1);
   return *place ? 0 : 2;
 }
 
@@ -73,7 +75,7 @@ int cudaStreamCreateWithPriority(void** stream, unsigned flags, int priority) { 
 int cudaStreamIsCapturing(void* stream, int* status) { return *status = 0; }
 int cudaEventCreate(void** event) { return give(event); }
 int cudaEventCreateWithFlags(void** event, unsigned flags) { return give(event); }
-const char* cudaGetErrorString(int error) { return "an error of the fake device"; }
+const char* cudaGetErrorString(int error) { return error == 2 ? "out of memory" : "an error of the fake device"; }
 const char* cudaGetErrorName(int error) { return "fake"; }
 int cublasCreate_v2(void** made) { return give(made); }
 int cublasLtCreate(void** made) { return give(made); }

@@ -100,9 +100,11 @@ def test_the_cpp_runtime_runs_a_bundle_on_the_device_alone(cuda: dict[str, str],
         export_bundle(toy(Attention, RoPE, 1), TOKENIZER, folder, seq_len=32, **options)
         return folder
 
-    done = run("verify", exported(target="cuda-graph"), "--provider", "cuda", **gpu)
+    for_cuda = exported(target="cuda-graph")
+    done = run("verify", for_cuda, "--provider", "cuda", **gpu)
     assert done.returncode == 1 and not done.stderr, done.stderr
     assert b"onnxruntime" in done.stdout and b"failed: " not in done.stdout and b"RMS error 1.00e+00" in done.stdout
+    assert refusal("verify", for_cuda, "--provider", "cuda", **gpu, FAKE_CUDA_MOST="1") == "there is not enough memory"
     of_cpu = exported(precision="int8")
     assert refusal("verify", of_cpu, "--provider", "cuda", **gpu) == (
         f"{of_cpu}/model.onnx has MatMulInteger, which CUDA does not compute in int8; export the model with --target "

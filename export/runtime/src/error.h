@@ -5,9 +5,11 @@
 #include <exception>
 #include <iomanip>
 #include <locale>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -68,6 +70,11 @@ template <typename... Parts>
   throw Refusal(Join(parts...), code);
 }
 
+// True for the message with which onnxruntime reports that an allocation failed, on any device.
+inline bool IsOutOfMemory(std::string_view message) {
+  return message.find("Failed to allocate memory") != message.npos || message.find("out of memory") != message.npos;
+}
+
 // Returns the value of `run` as a Result, or a Status if it is void. An exception becomes a failure.
 template <typename Run>
 auto Guarded(Run&& run) -> std::conditional_t<std::is_void_v<decltype(run())>, Status, Result<decltype(run())>> {
@@ -80,9 +87,9 @@ auto Guarded(Run&& run) -> std::conditional_t<std::is_void_v<decltype(run())>, S
     }
   } catch (const Refusal& refusal) {
     return Status(refusal.code(), refusal.what());
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, "there is not enough memory");
   } catch (const std::exception& error) {
+    const bool out_of_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr || IsOutOfMemory(error.what());
+    if (out_of_memory) return Status(StatusCode::kOutOfMemory, "there is not enough memory");
     return Status(StatusCode::kInternal, error.what());
   } catch (...) {
     return Status(StatusCode::kInternal, "an exception was thrown that is not a std::exception");

@@ -16,6 +16,7 @@ Graph::Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, Graph
   try {
     session_ = weights.Open(onnxruntime.env, info_.file, SettingsFor(options));
   } catch (const Ort::Exception& error) {
+    if (IsOutOfMemory(error.what())) throw;
     Refuse(StatusCode::kDamagedBundle, "onnxruntime cannot load ", path.string(), ": ", error.what());
   }
 }

@@ -106,7 +106,7 @@ std::unique_ptr<Onnxruntime> Open(const std::string& file) {
   // There can be no Ort::Env before this, not even an empty one: its destructor calls the API.
   Ort::InitApi(api);
   return std::make_unique<Onnxruntime>(
-      Onnxruntime{path, version, number, handle, Ort::Env(ORT_LOGGING_LEVEL_ERROR, "seqlab")});
+      Onnxruntime{path, version, number, handle, Ort::Env(ORT_LOGGING_LEVEL_FATAL, "seqlab")});
 }
 
 // Extracts the message of the system's loader from onnxruntime's message.
@@ -174,7 +174,7 @@ void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime) {
 
 Ort::SessionOptions SettingsFor(const OpenOptions& options) {
   Ort::SessionOptions settings;
-  settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_ERROR);
+  settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);  // errors are thrown
   settings.AddConfigEntry("session.load_model_format", "ONNX");  // regardless of the file's name and first bytes
   // A thread spins between two nodes, which is faster than sleeping. Longer spinning would starve other programs.
   settings.AddConfigEntry("session.intra_op.spin_duration_us", "50");

@@ -23,6 +23,9 @@ TEST(Guarded, WhatIsThrownHasACode) {
   EXPECT_EQ(code(Refusal("a")), StatusCode::kInvalidArgument);
   EXPECT_EQ(code(Refusal("a", StatusCode::kCancelled)), StatusCode::kCancelled);
   EXPECT_EQ(code(std::bad_alloc()), StatusCode::kOutOfMemory);
+  EXPECT_EQ(code(std::runtime_error("Failed to allocate memory for requested buffer of size 256")),
+            StatusCode::kOutOfMemory);
+  EXPECT_EQ(code(std::runtime_error("CUDA failure 2: out of memory")), StatusCode::kOutOfMemory);
   EXPECT_EQ(code(std::runtime_error("")), StatusCode::kInternal);
   EXPECT_EQ(code(7), StatusCode::kInternal);
 }

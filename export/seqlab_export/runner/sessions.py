@@ -59,7 +59,7 @@ class Provider:
             ValueError: this machine has no such device or lacks a library for it, or onnxruntime cannot load the file.
         """
         settings = ort.SessionOptions()
-        settings.log_severity_level = 3
+        settings.log_severity_level = 4  # errors are raised
         settings.add_session_config_entry("session.load_model_format", "ONNX")  # regardless of file name and content
         # Between two nodes, threads spin rather than sleep; a longer spin would take CPU time from other programs.
         settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
