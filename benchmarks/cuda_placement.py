@@ -38,23 +38,9 @@ from seqlab_export.reports.conformance import TOKENIZER, all_mixers, model_of
 
 BUILD = Path(__file__).parents[1] / "build" / "cuda"
 FAKES = Path(__file__).with_name("fake_cuda.c")
-SIZES = frozenset(
-    (
-        "Add",
-        "Cast",
-        "Concat",
-        "Div",
-        "Gather",
-        "Mul",
-        "Range",
-        "Reshape",
-        "Shape",
-        "Slice",
-        "Squeeze",
-        "Sub",
-        "Unsqueeze",
-    )
-)
+SIZES = {
+    "Add", "Cast", "Concat", "Div", "Gather", "Mul", "Range", "Reshape", "Shape", "Slice", "Squeeze", "Sub", "Unsqueeze"
+}  # fmt: skip
 """Operators with which onnxruntime computes sizes on the CPU, before the device needs them."""
 CORE = ("Attention", "GRU", "GatedDeltaNet", "Mamba")
 """Mixers that are exported in every precision; the others in fp32."""
@@ -173,19 +159,9 @@ def _stub(library: Path, functions: Iterable[str]) -> None:
     source = fakes + "".join(f"int {name}(void) {{ return 0; }}\n" for name in missing)
     map_file = library.with_suffix(".map")
     map_file.write_text(f"{library.name} {{ global: *; }};\n")
-    command: list[str | Path] = [
-        "cc",
-        "-w",
-        "-shared",
-        "-fPIC",
-        "-x",
-        "c",
-        "-",
-        "-o",
-        library,
-        f"-Wl,-soname,{library.name}",
-    ]
-    subprocess.run([*command, f"-Wl,--version-script={map_file}"], input=source, text=True, check=True)
+    compiler = ["cc", "-w", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    named = [f"-Wl,-soname,{library.name}", f"-Wl,--version-script={map_file}"]
+    subprocess.run([*compiler, *named], input=source, text=True, check=True)
 
 
 def placements(graphs: Sequence[Path]) -> list[Placement]:
