@@ -1,6 +1,6 @@
 """Placement of the nodes of exported graphs by onnxruntime's CUDA provider, without a GPU.
 
-python benchmarks/cuda_placement.py [MODEL ...]       the table of docs/cuda.md; all models take half an hour
+python benchmarks/cuda_placement.py [MODEL ...]       the table of docs/cuda.md; all models take a quarter of an hour
 
 The library of onnxruntime-gpu, which pip downloads into build/cuda (250 MB), is opened over stubs of CUDA's libraries:
 `fake_cuda.c`, and functions that do nothing. It then places nodes and plans copies as on a GPU, and tells whether it
@@ -43,7 +43,7 @@ SIZES = {
 }  # fmt: skip
 """Operators with which onnxruntime computes sizes on the CPU, before the device needs them."""
 CORE = ("Attention", "GRU", "GatedDeltaNet", "Mamba")
-"""Mixers that are exported in every precision; the others in fp32."""
+"""Mixers that are exported in other precisions than fp32 too."""
 
 OPEN = """
 import json, sys, tempfile
@@ -214,7 +214,8 @@ MODELS = (*all_mixers(), *KINDS)
 def jobs(names: Sequence[str]) -> Iterator[Job]:
     for name in names:
         for target in get_args(TargetName):
-            for precision in ("fp32", "fp16", "bf16", "int4") if name in (*CORE, *KINDS) else ("fp32",):
+            others = name in (*CORE, *KINDS) and target == "cuda-graph"
+            for precision in ("fp32", "fp16", "bf16", "int4") if others else ("fp32",):
                 yield Job(name, target, precision)
 
 
