@@ -174,7 +174,7 @@ void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime) {
 
 Ort::SessionOptions SettingsFor(const OpenOptions& options) {
   Ort::SessionOptions settings;
-  settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);  // errors are thrown
+  settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);         // errors are thrown
   settings.AddConfigEntry("session.load_model_format", "ONNX");  // regardless of the file's name and first bytes
   // A thread spins between two nodes, which is faster than sleeping. Longer spinning would starve other programs.
   settings.AddConfigEntry("session.intra_op.spin_duration_us", "50");
