@@ -29,12 +29,10 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from peers.contest import BUILD
 
-from seqlab.positions import NoPositions, RoPE
-from seqlab.recurrence import RWKV7
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import TargetName
-from seqlab_export.reports.conformance import TOKENIZER, all_mixers, model_of
+from seqlab_export.reports.conformance import TOKENIZER, all_mixers, model_named
 from seqlab_export.runner.report import Check, share
 from seqlab_export.runner.sessions import PROVIDERS, Provider
 from seqlab_export.runner.verify import verify_bundle
@@ -70,14 +68,9 @@ def jobs() -> Iterator[Job]:
 
 def export(job: Job, folder: Path) -> str:
     """Exports a bundle of one layer; returns the reason if it was refused, else nothing."""
-    mixer = partial(RWKV7, head_dim=8) if job.mixer == "RWKV7" else all_mixers()[job.mixer]
     try:
-        try:
-            model = model_of(mixer, RoPE)
-        except ValueError:
-            model = model_of(mixer, NoPositions)
         options: Any = {"run_id": "", "commit": "", "seq_len": 32, "target": job.target, "precision": job.precision}
-        export_bundle(model, TOKENIZER, folder / job.folder, **options)
+        export_bundle(model_named(job.mixer), TOKENIZER, folder / job.folder, **options)
     except ValueError as error:
         return " ".join(str(error).split())
     return ""

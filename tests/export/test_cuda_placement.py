@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +45,17 @@ def cuda(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("name", program.MODELS)
 def test_a_device_computes_all_of_a_bundle_for_cuda(name: str, cuda: dict[str, str]) -> None:
     for job in program.jobs([name]):
-        try:
-            graphs = program.placed(job)
-        except ValueError as refusal:
-            assert job.target == "cuda-graph" and "target cuda-graph needs" in str(refusal)
-            continue
-        for graph in graphs:
+        for graph in program.placed(job):
             if graph.name == "step":
                 assert (graph.computed, graph.waits, graph.recorded) == ([], [], True), (job, graph)
             else:  # cuDNN's recurrences read lengths on the host, once a prompt
                 assert graph.computed == [] and {*graph.waits} <= {"GRU", "LSTM", "RNN"}, (job, graph)
 
 
-def planned(target: TargetName, precision: Precision, **changes: Any) -> ExportPlan:
-    """A plan of a decoder whose heads are wide enough for onnxruntime's node, for a CPU but for the changes."""
-    plan = plan_export(
-        program.of_mixer("Attention"), conformance.TOKENIZER, seq_len=32, target=target, precision=precision
-    )
-    return replace(plan, **changes)
+def planned(target: TargetName, precision: Precision) -> ExportPlan:
+    """A plan, with provider cpu, of attention whose heads are wide enough for onnxruntime's node."""
+    model = program.of_mixer("Attention")
+    return plan_export(model, conformance.TOKENIZER, seq_len=32, target=target, precision=precision)
 
 
 @pytest.mark.slow
@@ -103,7 +95,7 @@ def test_the_cpp_runtime_runs_a_bundle_on_the_device_alone(cuda: dict[str, str],
     for_cuda = exported(target="cuda-graph")
     done = run("verify", for_cuda, "--provider", "cuda", **gpu)
     assert done.returncode == 1 and not done.stderr, done.stderr
-    assert b"onnxruntime" in done.stdout and b"failed: " not in done.stdout and b"RMS error 1.00e+00" in done.stdout
+    assert b"failed: " not in done.stdout and b"RMS error 1.00e+00" in done.stdout
     assert refusal("verify", for_cuda, "--provider", "cuda", **gpu, FAKE_CUDA_MOST="1") == "there is not enough memory"
     of_cpu = exported(precision="int8")
     assert refusal("verify", of_cpu, "--provider", "cuda", **gpu) == (

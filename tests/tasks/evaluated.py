@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import lightning as L
 
+from scale.kinds import of_kind
 from trainers import loader, quiet_trainer
 
 
@@ -22,6 +23,14 @@ def validated(task: L.LightningModule, batches: list[Any], data: Any = None) -> 
     vars(module).update(vars(data), val_dataloader=lambda: loader(batches))
     (scores,) = trainer.validate(task, module, verbose=False)
     return dict(scores)
+
+
+def with_batch(kind: str, files: Path) -> tuple[Any, Any]:
+    """The task of one of `KINDS` and the first batch of its training split."""
+    data, task = of_kind(kind, files)
+    data.prepare_data()
+    data.setup("fit")
+    return task, next(iter(data.train_dataloader()))
 
 
 def trained(task: Any, batch: Any) -> Any:

@@ -3,7 +3,6 @@ PyTorch's `meta` device, which has no numbers and computes with no tensor of ano
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +10,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from scale.kinds import KINDS, of_kind
+from scale.kinds import KINDS
 from seqlab.mixer import State
-from seqlab.positions import NoPositions, RoPE
-from seqlab.recurrence import RWKV7, CausalConv
-from seqlab_export.reports.conformance import all_mixers, model_of
-from tasks.evaluated import trained
+from seqlab.positions import NoPositions
+from seqlab.recurrence import CausalConv
+from seqlab_export.reports.conformance import all_mixers, model_named, model_of
+from tasks.evaluated import trained, with_batch
 
-MIXERS = {**all_mixers(), "RWKV7": partial(RWKV7, head_dim=8)}
 PACKED = ("GRU", "LSTM", "RNN", "AdditiveAttention", "CrossAttention", "MultiplicativeAttention")
 """Models with recurrences of cuDNN, which takes lengths from the host: they wait where there is padding."""
 
 
-def decoder(mixer: Any) -> Any:
-    try:
-        model = model_of(mixer, RoPE)
-    except ValueError:
-        model = model_of(mixer, NoPositions)
-    return model.train().to("meta")
-
-
 def read(model: Any, *, padded: bool) -> None:
-    """Reads two rows forward and backward, and a token after them."""
+    """Reads two rows forward and backward, and a token after them, on `meta`."""
+    model = model.train().to("meta")
     tokens = torch.zeros(2, 9, dtype=torch.int64, device="meta")
     pad_mask = torch.ones(2, 9, dtype=torch.bool, device="meta") if padded else None
     if not model.kind.decodes:
@@ -45,9 +36,9 @@ def read(model: Any, *, padded: bool) -> None:
     assert logits_t.is_meta and all(entry.is_meta for entry in state.values())
 
 
-@pytest.mark.parametrize("name", [name for name in MIXERS if name != "S4D"])  # autocast has no meta device
+@pytest.mark.parametrize("name", [name for name in all_mixers() if name != "S4D"])  # autocast has no meta device
 def test_a_mixer_makes_its_tensors_on_the_device_of_its_inputs(name: str) -> None:
-    read(decoder(MIXERS[name]), padded=name not in PACKED)
+    read(model_named(name), padded=name not in PACKED)
 
 
 def test_a_tensor_of_another_device_is_found() -> None:
@@ -57,20 +48,17 @@ def test_a_tensor_of_another_device_is_found() -> None:
             return y + torch.ones(x.shape), state
 
     with pytest.raises(RuntimeError, match="is not on the expected device meta"):
-        read(decoder(Elsewhere), padded=True)
+        read(model_of(Elsewhere, NoPositions), padded=True)
 
 
 def test_lengths_on_the_host_are_the_wait_of_recurrences() -> None:
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
-        read(decoder(MIXERS["GRU"]), padded=True)
+        read(model_named("GRU"), padded=True)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_training_step_does_not_wait_for_the_device(name: str, files: Path) -> None:
-    data, task = of_kind(name, files)
-    data.prepare_data()
-    data.setup("fit")
-    batch = next(iter(data.train_dataloader()))
+    task, batch = with_batch(name, files)
     on_meta = type(batch)(*(part if part is None else part.to("meta") for part in batch))
     task.to("meta")
     trained(task, on_meta).backward()

@@ -26,7 +26,7 @@ from seqlab.tasks import (
     ScheduledSampling,
 )
 from seqlab.tasks.task import Task
-from tasks.evaluated import trained
+from tasks.evaluated import trained, with_batch
 from trainers import loader, quiet_trainer
 
 
@@ -61,10 +61,7 @@ def test_a_second_evaluation_scores_as_a_first_one(name: str, files: Path, monke
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_batch_that_counts_for_nothing_teaches_nothing(name: str, files: Path) -> None:
-    data, task = of_kind(name, files)
-    data.prepare_data()
-    data.setup("fit")
-    some = next(iter(data.train_dataloader()))
+    task, some = with_batch(name, files)
     assert trained(task, some) > 0
     nothing = torch.full_like(some.targets, torch.nan if some.targets.is_floating_point() else IGNORE)
     loss = trained(task, some._replace(targets=nothing))

@@ -145,8 +145,9 @@ void CheckGraph(const std::filesystem::path& path, const std::string& target) {
 }
 
 void CheckForCuda(const std::filesystem::path& path, const std::string& precision) {
-  std::set<std::string> lacks{"MatMulInteger"};
-  if (precision != "fp16") lacks.insert("com.microsoft::GroupQueryAttention");
+  const nlohmann::json table = nlohmann::json::parse(kOperators);
+  auto lacks = table["not on CUDA"].get<std::set<std::string>>();
+  if (precision != "fp16") lacks.merge(table["on CUDA in fp16"].get<std::set<std::string>>());
   Walk walk;
   walk.on_node = [&](const std::string& name, bool) {
     if (lacks.count(name) == 0) return;

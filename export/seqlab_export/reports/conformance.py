@@ -25,8 +25,8 @@ from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.models.kind import kind_of
 from seqlab.nn import Block, NoFeedForward
 from seqlab.nn.padding import real_positions
-from seqlab.positions import NoPositions, PositionalEncoding
-from seqlab.recurrence import GRU
+from seqlab.positions import NoPositions, PositionalEncoding, RoPE
+from seqlab.recurrence import GRU, RWKV7
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.runner.report import Report
@@ -222,6 +222,15 @@ def model_of(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
         model = Tagger(size, size, MAX_SEQ_LEN, encoder=partial(Encoder, d_model=D_MODEL, **layer))
     telling(model)
     return model.eval()
+
+
+def model_named(name: str) -> nn.Module:
+    """`model_of` one of `all_mixers`, with rotary positions where the mixer takes them."""
+    mixer = partial(RWKV7, head_dim=8) if name == "RWKV7" else all_mixers()[name]  # 64 channels by default
+    try:
+        return model_of(mixer, RoPE)
+    except ValueError:
+        return model_of(mixer, NoPositions)
 
 
 def _parity(model: nn.Module) -> Report:

@@ -55,7 +55,9 @@ def check_for_cuda(path: Path, precision: str) -> None:
     Raises:
         ValueError: the graph is rejected; the message names the operator.
     """
-    lacks = {"MatMulInteger"} if precision == "fp16" else {"MatMulInteger", "com.microsoft::GroupQueryAttention"}
+    lacks = [*table("operators")["not on CUDA"]]
+    if precision != "fp16":
+        lacks += table("operators")["on CUDA in fp16"]
     for operator, _ in _nodes(path):
         if operator in lacks:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 `manifest_fields.json` has the fields of a bundle's manifest, each of a kind that `manifest_kinds` explains, and the
 names and limits that it accepts. `proof_constants.json` has the constants of the proof, which `cases` explains.
-`operators.json` has the operators of each target.
+`operators.json` has the operators of each target, and those that CUDA lacks.
 """
 
 from __future__ import annotations
