@@ -18,6 +18,7 @@ from seqlab.callbacks.compile_time import CompileTime
 from seqlab.checkpoints.io import read_checkpoint
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.positions import NoPositions, RoPE
+from seqlab_export.reports.conformance import all_mixers, model_named
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 TOKENS = torch.arange(21).view(3, 7) % 11
@@ -67,12 +68,41 @@ def check(name: str, backend: str) -> None:
     torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-6 * largest)
 
 
-@pytest.mark.parametrize("name", ["attention", "cbow"])
-def test_one_graph_is_all_of_a_model(name: str) -> None:
-    model = decoder(of(name))
-    expected = model(TOKENS)[0]
-    model.compile(backend="eager", fullgraph=True)
-    torch.testing.assert_close(model(TOKENS)[0], expected)
+LOOPS = ("AdditiveAttention", "GRU", "LSTM", "MultiplicativeAttention", "RNN", "SLSTM")
+"""Mixers with graph breaks: a step of `scan_over_time` is compiled alone, and PyTorch does not capture its own RNNs."""
+CHUNKED = (
+    "DeltaNet",
+    "GatedDeltaNet",
+    "GatedLinearAttention",
+    "LinearAttention",
+    "MLSTM",
+    "Mamba2",
+    "RWKV7",
+    "Retention",
+)
+"""Mixers with one graph for each size and number of chunks, and for a last chunk that is full."""
+FAST = {"Attention": (), "LRU": ()}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=FAST.get(name, pytest.mark.slow)) for name in all_mixers()])
+def test_a_model_is_one_graph_and_another_for_all_other_lengths(name: str) -> None:
+    model, graphs = model_named(name), 0
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    model.compile(backend=backend, fullgraph=name not in LOOPS)
+    found = []
+    for length in (9, 16, 40, 64):
+        tokens = torch.zeros(2, length, dtype=torch.int64)
+        model(tokens, *([model.begin(tokens)] if model.kind.reads == "sources" else []))
+        found.append(graphs)
+    if name in LOOPS:
+        assert found[1:] == [found[1]] * 3, found
+    else:
+        assert found[:2] == [1, 2] and found[-1] <= (4 if name in CHUNKED else 2), found
 
 
 OTHER_GRAPHS = (

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from contracts.cases import D_MODEL, MIXERS, MixerCase
 from contracts.subjects import randomized
-from seqlab.recurrence.linear_scan import complex_scan, linear_scan
+from seqlab.recurrence.linear_scan import _in_chunks, complex_scan, linear_scan
 from seqlab.recurrence.selective_scan import selective_scan, selective_step
 from tolerances import BFLOAT16_FIRST_READINGS, BFLOAT16_MAMBA2, TOLERANCE, assert_close
 
@@ -91,7 +91,7 @@ def test_operations_grow_as_the_root_of_the_length(length: int) -> None:
             return func(*args, **(kwargs or {}))
 
     with Count() as count, torch.no_grad():
-        linear_scan(*_draw(length))
+        _in_chunks(*_draw(length))
     assert 0 < count.found <= 3 * math.sqrt(length)
 
 

@@ -181,8 +181,9 @@ def _cut(x: Tensor) -> Tensor:
     length, size = x.shape[1], SHORTEST_CHUNK
     while size < min(length, CHUNK):
         size *= 2
-    x = F.pad(x, (0, 0, 0, 0, 0, -length % size))  # (B, N C, H, K)
-    return torch.unflatten(x, 1, (-1, size)).permute(0, 3, 1, 2, 4).contiguous()  # (B, H, N, C, K)
+    chunks = (length + size - 1) // size
+    x = F.pad(x, (0, 0, 0, 0, 0, chunks * size - length))  # (B, N C, H, K)
+    return torch.unflatten(x, 1, (chunks, size)).permute(0, 3, 1, 2, 4).contiguous()  # (B, H, N, C, K)
 
 
 def _scores(x: Tensor, y: Tensor, log: Tensor, min_log_decay: float) -> Tensor:

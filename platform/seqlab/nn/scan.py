@@ -25,6 +25,13 @@ def scan_over_time(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tupl
     Returns:
         the outputs (B, T, ...) and the final carry.
     """
+    outputs, carry = _loop(step, carry, inputs)
+    return outputs, carry
+
+
+# Unrolled, 32 steps take minutes to compile; so `torch.compile` compiles the step alone.
+@torch.compiler.disable(recursive=False)  # type: ignore[no-untyped-call, untyped-decorator]
+def _loop(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Carry]:
     collected = []
     # With indexing instead of `unbind`, each step's gradient would be as long as the sequence.
     for now in zip(*(x.unbind(1) for x in inputs), strict=True):

@@ -2,7 +2,7 @@
 
 Chunks of about sqrt(T/2) steps advance side by side (Blelloch 1990): a sequence costs O(T) work in about 2 sqrt(2 T)
 vector operations. It multiplies and adds, and never divides or takes a logarithm: it is exact for any a, 0 and
-negative ones too.
+negative ones too. To `torch.compile` it is one operator, whatever the length.
 
 B batch, T length, D channels, C chunks, L steps of a chunk.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
@@ -36,7 +35,8 @@ def linear_scan(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
         (B, T, D); gradients reach all three.
     """
     dtype = _at_least_float32(a, b, h0)
-    return _apply(a.to(dtype), b.to(dtype), h0.to(dtype))
+    h: Tensor = _scan(a.to(dtype), b.to(dtype), h0.to(dtype))
+    return h
 
 
 def linear_step_by_step(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def linear_step_by_step(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
 def complex_scan(a: Pair, b: Pair, h0: Pair) -> Pair:
     """`linear_scan` for complex numbers, each a pair of real tensors with the same shapes."""
     dtype = _at_least_float32(*a, *b, *h0)
-    h = _apply(*(torch.complex(pair[0].to(dtype), pair[1].to(dtype)) for pair in (a, b, h0)))
+    h: Tensor = _scan(*(torch.complex(pair[0].to(dtype), pair[1].to(dtype)) for pair in (a, b, h0)))
     return h.real, h.imag
 
 
@@ -90,37 +90,48 @@ def _at_least_float32(*tensors: Tensor) -> torch.dtype:
 def reverse_scan(a: Tensor, b: Tensor) -> Tensor:
     """Every g_t of g_t = b_t + a_{t+1} * g_{t+1}, from zeros after the end: a backward pass. Not differentiable."""
     a_next = torch.cat((a[:, 1:], torch.ones_like(a[:, :1])), dim=1).resolve_conj()
-    return _scan(a_next, b, torch.zeros_like(b[:, 0]), reverse=True)
+    g: Tensor = _reverse_scan(a_next, b)
+    return g
 
 
-class _LinearScan(torch.autograd.Function):
-    """The scan and its gradient g_t = dy_t + a_{t+1} * g_{t+1}, which is the same scan in reverse."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
-        h = _scan(a, b, h0)
-        ctx.save_for_backward(a, h0, h)
-        return h
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        a, h0, h = ctx.saved_tensors
-        wants_a, wants_b, wants_h0 = ctx.needs_input_grad
-        g = reverse_scan(a.conj(), dy)
-        da = g * torch.cat((h0.unsqueeze(1), h[:, :-1]), dim=1).conj() if wants_a else None
-        return da, g if wants_b else None, a[:, 0].conj() * g[:, 0] if wants_h0 else None
+@torch.library.custom_op("seqlab::linear_scan", mutates_args=())
+def _scan(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
+    return _in_chunks(a, b, h0)
 
 
-def _apply(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
-    h: Tensor = _LinearScan.apply(a, b, h0)  # type: ignore[no-untyped-call]
-    return h
+@torch.library.custom_op("seqlab::reverse_linear_scan", mutates_args=())
+def _reverse_scan(a: Tensor, b: Tensor) -> Tensor:
+    return _in_chunks(a, b, torch.zeros_like(b[:, 0]), reverse=True)
 
 
-def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
+@_scan.register_fake
+@_reverse_scan.register_fake
+def _shape(a: Tensor, b: Tensor, h0: Tensor | None = None) -> Tensor:
+    return b.new_empty(b.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    a, _, h0 = inputs
+    ctx.save_for_backward(a, h0, output)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradient g_t = dy_t + a_{t+1} * g_{t+1}, which is the same scan in reverse."""
+    a, h0, h = ctx.saved_tensors
+    wants_a, wants_b, wants_h0 = ctx.needs_input_grad
+    g = reverse_scan(a.conj(), dy)
+    da = g * torch.cat((h0.unsqueeze(1), h[:, :-1]), dim=1).conj() if wants_a else None
+    return da, g if wants_b else None, a[:, 0].conj() * g[:, 0] if wants_h0 else None
+
+
+_scan.register_autograd(_backward, setup_context=_save)
+
+
+def _in_chunks(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
     """Every h_t, (B, T, D), scanning from the first step or, with `reverse`, from the last."""
     batch_size, length, width = b.shape
-    size = math.isqrt(max(length // 2, 1))
+    # A power of two divides most lengths: then nothing is padded and copied.
+    size = 1 << (math.isqrt(max(length // 2, 1)).bit_length() - 1)
     chunks = -(-length // size)
     if chunks * size != length:
         missing = (batch_size, chunks * size - length, width)
@@ -143,4 +154,4 @@ def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
     h_of = h.unbind(dim=2)  # L of (B, C, D) each
     for t in steps:
         state = torch.addcmul(b_of[t], a_of[t], state, out=h_of[t])
-    return h.view(batch_size, chunks * size, width)[:, :length]  # (B, T, D)
+    return h.view(batch_size, chunks * size, width)[:, :length].contiguous()  # (B, T, D)

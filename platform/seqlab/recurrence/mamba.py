@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State, StateEntry, StateSpec
+from seqlab.nn.numerics import at_least_float32
 from seqlab.nn.padding import is_real
 from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.short_conv import ShortConv
@@ -77,21 +78,20 @@ class Mamba(AlignedMixer):
         if length is not None:
             dt = torch.where(is_real(dt, length), dt, 0.0)  # dt = 0 is the identity
         # y (B, T, E), h (B, E, N)
-        y, h = selective_scan(self._precise(h), -self._precise(self.a_log).exp(), *map(self._precise, (u, dt, b, c)))
+        y, h = selective_scan(at_least_float32(h), self._decay(), *map(at_least_float32, (u, dt, b, c)))
         return self._output(y, u, z), {"conv": conv, "h": h.to(self.a_log.dtype)}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         u, z = self.in_proj(x_t).chunk(2, dim=-1)  # (B, E) each
         u, conv = self.conv.step(u, state["conv"])  # (B, E), (B, W - 1, E)
         u, dt, b, c = self._select(F.silu(u), state["h"].dtype)  # u and dt (B, E), b and c (B, N)
-        inputs = map(self._precise, (u, dt, b, c))
-        # y (B, E), h (B, E, N)
-        y, h = selective_step(self._precise(state["h"]), -self._precise(self.a_log).exp(), *inputs)
+        inputs = map(at_least_float32, (u, dt, b, c))
+        y, h = selective_step(at_least_float32(state["h"]), self._decay(), *inputs)  # y (B, E), h (B, E, N)
         return self._output(y, u, z), {"conv": conv, "h": h.to(self.a_log.dtype)}
 
-    def _precise(self, x: Tensor) -> Tensor:
-        """x in at least float32."""
-        return x.to(torch.promote_types(x.dtype, torch.float32))
+    def _decay(self) -> Tensor:
+        """A, (E, N)."""
+        return -at_least_float32(self.a_log).exp()
 
     def state_spec(self) -> StateSpec:
         return self.conv.entry, StateEntry("h", (self.d_inner, self.d_state))

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State, StateEntry, StateSpec
-from seqlab.nn.numerics import expm1, raised
+from seqlab.nn.numerics import at_least_float32, expm1, raised, without_autocast
 from seqlab.nn.operation import operation
 from seqlab.nn.padding import is_real
 from seqlab.nn.recurrent_mixer import AlignedMixer
@@ -79,25 +79,21 @@ class S4D(AlignedMixer):
         return 2 * self.d_model * (chunks + size * self.d_state)  # plus the final state
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
-        with torch.autocast(x.device.type, enabled=False):
-            y, h = self.in_chunks(self._precise(x), self._entries(state), length)  # y (B, T, D), h (B, D, N)
+        with without_autocast(x):
+            y, h = self.in_chunks(at_least_float32(x), self._entries(state), length)  # y (B, T, D), h (B, D, N)
         return self._output(y, x), self._state(h)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        with torch.autocast(x_t.device.type, enabled=False):
-            h = _advance(self._precise(x_t), self._entries(state), self._power(1), self._gain())  # (B, D, N) each
+        with without_autocast(x_t):
+            h = _advance(at_least_float32(x_t), self._entries(state), self._power(1), self._gain())  # (B, D, N) each
             return self._output(self._read(h), x_t), self._state(h)
 
     def state_spec(self) -> StateSpec:
         dims = (self.d_model, self.d_state // 2)
         return StateEntry("h_real", dims), StateEntry("h_imag", dims)
 
-    def _precise(self, x: Tensor) -> Tensor:
-        """x in at least float32."""
-        return x.to(torch.promote_types(x.dtype, torch.float32))
-
     def _entries(self, state: State) -> Pair:
-        return self._precise(state["h_real"]), self._precise(state["h_imag"])
+        return at_least_float32(state["h_real"]), at_least_float32(state["h_imag"])
 
     def _state(self, h: Pair) -> State:
         return {"h_real": h[0].to(self.skip.dtype), "h_imag": h[1].to(self.skip.dtype)}
@@ -118,8 +114,9 @@ class S4D(AlignedMixer):
 
     def _rates(self) -> tuple[Tensor, Tensor, Tensor]:
         """dt (D, 1), the negated real part of A (D, N) and its imaginary part (D, N)."""
-        log_dt, log_decay, frequency = map(raised, (self.log_dt, self.log_decay, self.frequency))
-        return self._precise(log_dt).exp().unsqueeze(-1), self._precise(log_decay).exp(), self._precise(frequency)
+        parameters = map(raised, (self.log_dt, self.log_decay, self.frequency))
+        log_dt, log_decay, frequency = map(at_least_float32, parameters)
+        return log_dt.exp().unsqueeze(-1), log_decay.exp(), frequency
 
     def _pair(self, real: Tensor, imag: Tensor) -> Pair:
         """Converts both parts to the parameters' dtype, at least float32."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
@@ -38,7 +37,7 @@ def selective_step(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c
 @operation
 def selective_scan(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """`selective_step` over time: u and dt (B, T, E), b and c (B, T, N) give every C h_t (B, T, E) and the last h."""
-    y, h = _SelectiveScan.apply(h, decay, u, dt, b, c)  # type: ignore[no-untyped-call]
+    y, h, _ = _scan(h, decay, u, dt, b, c)
     return y, h
 
 
@@ -55,46 +54,70 @@ def selective_step_by_step(
     return y, last
 
 
-class _SelectiveScan(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> Carry:
-        y, starts = torch.empty_like(u), []
-        for begin in range(0, u.shape[1], _CHUNK):
-            chunk = slice(begin, begin + _CHUNK)
-            starts.append(h)
-            _, states = _states(h, decay, u[:, chunk], dt[:, chunk], b[:, chunk])  # (B, L, E, N)
-            y[:, chunk] = torch.matmul(states, c[:, chunk].unsqueeze(-1)).squeeze(-1)  # (B, L, E)
-            h = states[:, -1].clone()  # (B, E, N)
-        ctx.save_for_backward(decay, u, dt, b, c, *starts)
-        return y, h
+@torch.library.custom_op("seqlab::selective_scan", mutates_args=())
+def _scan(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Every C h_t, the last h, and the h before each chunk, (B, M, E, N)."""
+    y, starts = torch.empty_like(u), []
+    for begin in range(0, u.shape[1], _CHUNK):
+        chunk = slice(begin, begin + _CHUNK)
+        starts.append(h)
+        _, states = _states(h, decay, u[:, chunk], dt[:, chunk], b[:, chunk])  # (B, L, E, N)
+        y[:, chunk] = torch.matmul(states, c[:, chunk].unsqueeze(-1)).squeeze(-1)  # (B, L, E)
+        h = states[:, -1].clone()  # (B, E, N)
+    return y, h, torch.stack(starts, dim=1)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> Carry:
-        decay, *saved = ctx.saved_tensors  # read once: with activation checkpointing they cannot be unpacked twice
-        inputs, starts = saved[:4], saved[4:]
-        dy, dh = gradients
-        d_decay = torch.zeros_like(decay)
-        found = tuple(torch.empty_like(x) for x in inputs)
-        for number in range(len(starts) - 1, -1, -1):
-            chunk = slice(number * _CHUNK, (number + 1) * _CHUNK)
-            u, dt, b, c = (x[:, chunk] for x in inputs)  # u and dt (B, L, E), b and c (B, L, N)
-            dy_here = dy[:, chunk]
-            factors, states = _states(starts[number], decay, u, dt, b)  # (B, L, E, N) each
-            before = torch.cat((starts[number].unsqueeze(1), states[:, :-1]), dim=1)  # (B, L, E, N)
-            # Gradient of the loss by each state, through its own output and through later states.
-            g = dy_here.unsqueeze(-1) * c.unsqueeze(2)  # (B, L, E, N)
-            g[:, -1] += dh
-            g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)  # scanned as (B, L, E N)
-            dh = factors[:, 0] * g[:, 0]  # (B, E, N)
-            d_exponent = before.mul_(g).mul_(factors)
-            d_input = torch.matmul(g, b.unsqueeze(-1)).squeeze(-1)  # of dt u
-            d_decay += (d_exponent * dt.unsqueeze(-1)).sum(dim=(0, 1))
-            found[0][:, chunk] = d_input * dt
-            found[1][:, chunk] = d_input * u + d_exponent.mul_(decay).sum(dim=-1)
-            found[2][:, chunk] = torch.matmul((dt * u).unsqueeze(2), g).squeeze(2)
-            found[3][:, chunk] = torch.matmul(dy_here.unsqueeze(2), states).squeeze(2)
-        return dh, d_decay, *found
+
+@_scan.register_fake
+def _shapes(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    chunks = (u.shape[1] + _CHUNK - 1) // _CHUNK
+    return torch.empty_like(u), h.new_empty(h.shape), h.new_empty(h.shape[0], chunks, *h.shape[1:])
+
+
+@torch.library.custom_op("seqlab::selective_scan_backward", mutates_args=())
+def _gradients(
+    dy: Tensor, dh: Tensor, starts: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor
+) -> list[Tensor]:
+    """The gradient of each input of `_scan`."""
+    inputs = (u, dt, b, c)
+    d_decay = torch.zeros_like(decay)
+    found = [torch.empty_like(x) for x in inputs]
+    for number in range(starts.shape[1] - 1, -1, -1):
+        chunk, start = slice(number * _CHUNK, (number + 1) * _CHUNK), starts[:, number]
+        u, dt, b, c = (x[:, chunk] for x in inputs)  # u and dt (B, L, E), b and c (B, L, N)
+        dy_here = dy[:, chunk]
+        factors, states = _states(start, decay, u, dt, b)  # (B, L, E, N) each
+        before = torch.cat((start.unsqueeze(1), states[:, :-1]), dim=1)  # (B, L, E, N)
+        # Gradient of the loss by each state, through its own output and through later states.
+        g = dy_here.unsqueeze(-1) * c.unsqueeze(2)  # (B, L, E, N)
+        g[:, -1] += dh
+        g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)  # scanned as (B, L, E N)
+        dh = factors[:, 0] * g[:, 0]  # (B, E, N)
+        d_exponent = before.mul_(g).mul_(factors)
+        d_input = torch.matmul(g, b.unsqueeze(-1)).squeeze(-1)  # of dt u
+        d_decay += (d_exponent * dt.unsqueeze(-1)).sum(dim=(0, 1))
+        found[0][:, chunk] = d_input * dt
+        found[1][:, chunk] = d_input * u + d_exponent.mul_(decay).sum(dim=-1)
+        found[2][:, chunk] = torch.matmul((dt * u).unsqueeze(2), g).squeeze(2)
+        found[3][:, chunk] = torch.matmul(dy_here.unsqueeze(2), states).squeeze(2)
+    return [dh, d_decay, *found]
+
+
+@_gradients.register_fake
+def _shapes_of_gradients(
+    dy: Tensor, dh: Tensor, starts: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor
+) -> list[Tensor]:
+    return [dh.new_empty(dh.shape), *(torch.empty_like(x) for x in (decay, u, dt, b, c))]
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(output[2], *inputs[1:])
+
+
+def _backward(ctx: Any, dy: Tensor, dh: Tensor, _: Tensor | None) -> tuple[Tensor, ...]:
+    return tuple(_gradients(dy, dh, *ctx.saved_tensors))
+
+
+_scan.register_autograd(_backward, setup_context=_save)
 
 
 def _states(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
