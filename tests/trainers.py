@@ -15,9 +15,8 @@ def quiet_trainer(folder: Path, **options: Any) -> L.Trainer:
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
-        enable_progress_bar=False,
         enable_model_summary=False,
-        **options,
+        **{"enable_progress_bar": False, **options},
     )
 
 

@@ -67,6 +67,7 @@ def test_a_fit_stores_all_of_itself(root: Path) -> None:
     tags |= {"package.torch": torch.__version__, "hardware.cores": str(os.cpu_count()), "dataset": "tiny dddddddddddd"}
     assert tags.items() <= run.tags.items()
     assert float(run.tags["hardware.memory_gb"]) > 0
+    assert run.tags["hardware.tf32"] == str(torch.backends.cudnn.allow_tf32).lower()
     packages = run.artifact("packages.txt")
     assert packages is not None
     assert f"lightning=={run.tags['package.lightning']}\n" in packages.read_text()

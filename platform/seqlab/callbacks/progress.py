@@ -18,9 +18,9 @@ from seqlab.callbacks.speed import Speed
 class FitProgress(ProgressBar):
     """Shows the progress of a fit, validation, test or prediction on stderr.
 
-    A fit is counted in optimiser steps over all epochs. It shows the metrics logged with `prog_bar=True`, the training
-    throughput in tokens per second over all ranks, and the remaining time including validations. Metrics are read only
-    when they are shown, a few times a second, because reading one synchronises with the GPU.
+    A fit is counted in optimiser steps over all epochs. It shows the training loss, the metrics logged with
+    `prog_bar=True`, the throughput in tokens per second over all ranks, and the remaining time including validations.
+    The loss is read only when it is shown, a few times a second, because reading it synchronises with the GPU.
 
     Args:
         speed: speed meter of the fit, updated by its `RunTracker`.
@@ -45,6 +45,8 @@ class FitProgress(ProgressBar):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         self._display = display() if self._enabled else None
+        if hasattr(pl_module, "loss_in_bar"):
+            pl_module.loss_in_bar = False  # read below, when it is shown
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._start, self._first_step = (time.monotonic(), trainer.global_step), trainer.global_step
@@ -104,9 +106,9 @@ class FitProgress(ProgressBar):
 
     def _show_fit(self, trainer: L.Trainer, display: Lines) -> None:
         step, total = trainer.global_step, trainer.estimated_stepping_batches
-        news = [
-            f"{name.removeprefix('train/')} {float(value):.4g}" for name, value in trainer.progress_bar_metrics.items()
-        ]
+        loss = {name: value for name, value in trainer.callback_metrics.items() if name == "train/loss"}
+        shown = loss | trainer.progress_bar_metrics
+        news = [f"{name.removeprefix('train/')} {float(value):.4g}" for name, value in shown.items()]
         if rate := self._speed.rate:
             news.append(f"{_short(rate)} tokens/s")
         started_at, first_step = self._start

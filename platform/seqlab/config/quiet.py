@@ -29,6 +29,8 @@ IGNORED = (
     r"Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
     # Multiple processes on a cluster are requested explicitly.
     r"The `srun` command is available on your system but is not used",
+    # In 16-mixed the scaler skips the first steps, until the gradients are finite.
+    r"Detected call of `lr_scheduler.step\(\)` before `optimizer.step\(\)`",
     # A state is never modified in place.
     r"FSDP2-wrapped module \(\w+\) returned a view tensor",
 )

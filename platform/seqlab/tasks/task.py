@@ -54,6 +54,7 @@ class Task(L.LightningModule):
 
     Attributes:
         chooses_one: whether the logits at a position are scores of mutually exclusive choices, such as tokens.
+        loss_in_bar: whether Lightning's progress bar shows the training loss, for which each step waits for the device.
         shown: names of the scores shown in the progress bar.
         score_names: names of all scores that `log_scores` may log, with * for any length bucket. It is not inherited:
             a subclass that does not define it may log any name.
@@ -66,6 +67,7 @@ class Task(L.LightningModule):
     """
 
     chooses_one = True
+    loss_in_bar = True
     shown: tuple[str, ...] = ("loss",)
     score_names: tuple[str, ...] = ()
     tokens_per_step: int | None = None
@@ -133,6 +135,8 @@ class Task(L.LightningModule):
     def setup(self, stage: str) -> None:
         # Lightning restores a checkpoint before it converts the weights, which would round float64 weights.
         self.trainer.precision_plugin.convert_module(self)
+        # Else a GPU computes recurrences and convolutions in TF32, and the layers beside them in float32.
+        torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         total, count = self.loss(batch)
@@ -142,7 +146,7 @@ class Task(L.LightningModule):
         self.num_counted = counts
         # A rank with nothing left in an epoch's last batch receives a batch without counted targets.
         counts = counts.clamp(min=1)
-        self.log("train/loss", totals / counts, prog_bar=True)
+        self.log("train/loss", totals / counts, prog_bar=self.loss_in_bar)
         # The ranks' gradients are averaged; this gives every token the same weight, whichever rank has it.
         return total * ranks.size / (self.tokens_per_step or counts)
 

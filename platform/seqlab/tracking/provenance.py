@@ -142,6 +142,7 @@ def _hardware() -> dict[str, str]:
         "hardware.memory_gb": f"{psutil.virtual_memory().total / 1e9:.0f}",
         "hardware.gpus": ", ".join(gpus) or "none",
         "hardware.threads": str(torch.get_num_threads()),
+        "hardware.tf32": str(torch.backends.cudnn.allow_tf32).lower(),
     }
 
 
