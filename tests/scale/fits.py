@@ -23,8 +23,8 @@ from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.optim import AdamW, Constant
 from seqlab.parallel import set_tensor_parallel
+from seqlab.parallel.ranks import of_all_ranks
 from seqlab.tasks import LanguageModeling, Translation
-from seqlab.tasks.task import of_all_ranks
 from trainers import quiet_trainer
 
 MAX_TOKENS = 32

@@ -19,7 +19,7 @@ from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.checkpoints.io import read_checkpoint
 from seqlab.optim import AdamW, Constant
 from seqlab.parallel import set_tensor_parallel
-from seqlab.tasks.task import of_all_ranks
+from seqlab.parallel.ranks import of_all_ranks
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from seqlab.callbacks.speed import Speed
+from seqlab.tasks.task import Task
 
 
 class FitProgress(ProgressBar):
@@ -45,7 +46,7 @@ class FitProgress(ProgressBar):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         self._display = display() if self._enabled else None
-        if hasattr(pl_module, "loss_in_bar"):
+        if isinstance(pl_module, Task):
             pl_module.loss_in_bar = False  # read below, when it is shown
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

@@ -51,3 +51,12 @@ def data_parallel(trainer: L.Trainer) -> DataParallel:
     strategy = trainer.strategy
     mesh = strategy.device_mesh["data_parallel"] if isinstance(strategy, ModelParallelStrategy) else None
     return DataParallel(share["rank"], share["num_replicas"], None if mesh is None else mesh.get_group())
+
+
+def of_all_ranks(mine: ValueT) -> list[ValueT]:
+    """Gathers each process's value, in rank order. Every process must call it."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return [mine]
+    gathered: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, mine)
+    return gathered

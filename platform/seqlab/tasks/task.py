@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import partial
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import lightning as L
 import torch
@@ -30,8 +30,6 @@ from seqlab.optim import (
 )
 from seqlab.parallel import DataParallel, SpreadStrategy, add_up, clip_by_norm, clip_by_value, data_parallel
 from seqlab.tasks.metrics import EACH, RANGES
-
-ValueT = TypeVar("ValueT")
 
 
 class Task(L.LightningModule):
@@ -311,12 +309,3 @@ def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     counted = targets != IGNORE
     logits, targets = logits[counted], targets[counted]
     return F.cross_entropy(logits, targets, reduction="none"), (logits.argmax(dim=-1) == targets).float()
-
-
-def of_all_ranks(mine: ValueT) -> list[ValueT]:
-    """Gathers each process's value, in rank order. Every process must call it."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [mine]
-    gathered: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(gathered, mine)
-    return gathered

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from seqlab.parallel.ranks import of_all_ranks
 from seqlab.tasks.metrics import RANGES, Buckets
-from seqlab.tasks.task import of_all_ranks
 
 
 class Written(NamedTuple):
