@@ -73,6 +73,7 @@ int cudaStreamCreate(void** stream) { return give(stream); }
 int cudaStreamCreateWithFlags(void** stream, unsigned flags) { return give(stream); }
 int cudaStreamCreateWithPriority(void** stream, unsigned flags, int priority) { return give(stream); }
 int cudaStreamIsCapturing(void* stream, int* status) { return *status = 0; }
+int cudaLaunchHostFunc(void* stream, void (*call)(void*), void* given) { return call(given), 0; }
 int cudaEventCreate(void** event) { return give(event); }
 int cudaEventCreateWithFlags(void** event, unsigned flags) { return give(event); }
 const char* cudaGetErrorString(int error) { return error == 2 ? "out of memory" : "an error of the fake device"; }
@@ -83,6 +84,10 @@ size_t cudnnGetVersion(void) { return 91000; }
 const char* cudnnGetErrorString(int error) { return "an error of the fake device"; }
 int cudnnCreate(void** made) { return give(made); }
 int cudnnDropoutGetStatesSize(void* handle, size_t* size) { return *size = 64, 0; }
+int cudnnGetRNNWeightSpaceSize(void* handle, void* rnn, size_t* size) { return *size = 1 << 16, 0; }
+int cudnnGetRNNTempSpaceSizes(void* handle, void* rnn, int mode, void* x, size_t* work, size_t* reserve) {
+  return *work = *reserve = 1 << 16, 0;
+}
 int cudnnGetRNNWeightParams(void* handle, void* rnn, int layer, size_t size, const void* space, int part, void* matrix,
                             void** of_matrix, void* bias, void** of_bias) {
   return give(of_matrix), give(of_bias);

@@ -12,7 +12,8 @@ from export.toys import TOKENIZER, toy
 from once import once
 from runtime.programs import refusal, run
 from seqlab.attention import Attention
-from seqlab.positions import RoPE
+from seqlab.positions import NoPositions, RoPE
+from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.plan import ExportPlan, plan_export
 from seqlab_export.capture.precision import Precision
@@ -83,21 +84,25 @@ def test_a_length_made_on_the_device_is_a_wait(cuda: dict[str, str], tmp_path: P
 
 @pytest.mark.slow
 def test_the_cpp_runtime_runs_a_bundle_on_the_device_alone(cuda: dict[str, str], tmp_path: Path) -> None:
-    """No kernel runs over the stubs, so that the first call's outputs are zeros and no proof succeeds."""
+    """No kernel runs over the stubs, so that the first call's outputs are zeros and no proof succeeds. With
+    SEQLAB_PROGRAMS=build/cpp-address-undefined, sanitizers watch it."""
     library = next(Path(cuda["PYTHONPATH"]).glob("onnxruntime/capi/libonnxruntime.so.*"))
     gpu = {"LD_LIBRARY_PATH": cuda["LD_LIBRARY_PATH"], "SEQLAB_ORT_LIB": str(library)}
 
-    def exported(**options: Any) -> Path:
-        folder = tmp_path / "-".join(options.values())
-        export_bundle(toy(Attention, RoPE, 1), TOKENIZER, folder, seq_len=32, **options)
+    def exported(model: Any, **options: Any) -> Path:
+        folder = tmp_path / f"{type(model.stack.blocks[0].mixer).__name__}-{'-'.join(options.values())}"
+        export_bundle(model, TOKENIZER, folder, seq_len=32, **options)
         return folder
 
-    for_cuda = exported(target="cuda-graph")
-    done = run("verify", for_cuda, "--provider", "cuda", **gpu)
-    assert done.returncode == 1 and not done.stderr, done.stderr
-    assert b"failed: " not in done.stdout and b"RMS error 1.00e+00" in done.stdout
-    assert refusal("verify", for_cuda, "--provider", "cuda", **gpu, FAKE_CUDA_MOST="1") == "there is not enough memory"
-    of_cpu = exported(precision="int8")
+    for model in (toy(Attention, RoPE, 1), toy(GRU, NoPositions, 1)):
+        bundle = exported(model, target="cuda-graph")
+        done = run("verify", bundle, "--provider", "cuda", **gpu)
+        assert done.returncode == 1 and not done.stderr, done.stderr
+        assert b"failed: " not in done.stdout and b"RMS error 1.00e+00" in done.stdout
+        for most in ("1", "4096"):  # no memory for the weights, and none for what a call needs
+            sentence = refusal("verify", bundle, "--provider", "cuda", **gpu, FAKE_CUDA_MOST=most)
+            assert sentence == "there is not enough memory"
+    of_cpu = exported(toy(Attention, RoPE, 1), precision="int8")
     assert refusal("verify", of_cpu, "--provider", "cuda", **gpu) == (
         f"{of_cpu}/model.onnx has MatMulInteger, which CUDA does not compute in int8; export the model with --target "
         "cuda-graph, in a precision other than int8"
