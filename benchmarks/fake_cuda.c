@@ -74,6 +74,7 @@ int cudaStreamCreateWithFlags(void** stream, unsigned flags) { return give(strea
 int cudaStreamCreateWithPriority(void** stream, unsigned flags, int priority) { return give(stream); }
 int cudaStreamIsCapturing(void* stream, int* status) { return *status = 0; }
 int cudaLaunchHostFunc(void* stream, void (*call)(void*), void* given) { return call(given), 0; }
+int cudaStreamEndCapture(void* stream, void** graph) { return give(graph); }
 int cudaEventCreate(void** event) { return give(event); }
 int cudaEventCreateWithFlags(void** event, unsigned flags) { return give(event); }
 const char* cudaGetErrorString(int error) { return error == 2 ? "out of memory" : "an error of the fake device"; }

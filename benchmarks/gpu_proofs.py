@@ -1,12 +1,12 @@
-"""Proofs of small bundles on a CUDA device: each mixer, target and precision in Python and C++, and CUDA graphs.
+"""Proofs on a CUDA device: each mixer in PyTorch, and its bundles for each target in Python, in C++ and as CUDA graphs.
 
-python benchmarks/gpu_proofs.py export FOLDER             on any machine; many minutes
-python benchmarks/gpu_proofs.py prove FOLDER RESULTS      on the device; writes one line of JSON for each bundle
+python benchmarks/gpu_proofs.py             on the device; exports what is missing first
+python benchmarks/gpu_proofs.py --export    on any machine: the bundles only; many minutes
 
-Both continue where they were cut off. A line has the largest share of an error budget in `seqlab verify` and in
-`seqlab-run verify` with `--provider cuda`, and whether a CUDA graph of the step, where its shapes are fixed, replays
-the plain session's logits. `--provider cpu` rehearses the proofs without a device. The exit code is 1 if a bundle is
-not proven, or if there is none.
+A mixer has its largest error in the laws in float64, and in three precisions against float64. A bundle has the largest
+share of an error budget in `seqlab verify` and in `seqlab-run verify` with `--provider cuda`, and whether a CUDA graph
+of the step, where its shapes are fixed, replays the plain session's logits, all inputs and outputs bound to the device.
+A run goes on where the last one was cut off.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
@@ -26,20 +24,26 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import onnxruntime as ort
+import torch
+from filelock import FileLock
 from numpy.typing import NDArray
-from peers.contest import BUILD
+from peers.contest import BUILD, RUNTIME
+from peers.results import Found, Key, Results, arguments
 
-from seqlab_export.bundle import export_bundle
+from seqlab.positions import NoPositions
+from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import TargetName
-from seqlab_export.reports.conformance import TOKENIZER, all_mixers, model_named
+from seqlab_export.reports.conformance import TOKENIZER, all_mixers, measure_mixer, model_named
 from seqlab_export.runner.report import Check, share
 from seqlab_export.runner.sessions import PROVIDERS, Provider
 from seqlab_export.runner.verify import verify_bundle
 
-RUNTIME = Path(os.environ.get("SEQLAB_RUN", BUILD / "cpp" / "seqlab-run"))
-CORE = ("Attention", "GRU", "LSTM", "GatedDeltaNet", "Mamba")
-"""Mixers that are exported in every precision of CUDA's; the others in fp32."""
+CORE = (
+    *("Attention", "Attention, SlidingWindow", "LatentAttention", "DifferentialAttention", "LinearAttention"),
+    *("GatedDeltaNet", "GRU", "LSTM", "MinGRU", "Mamba", "Mamba2", "RWKV7"),
+)
+"""Mixers whose bundles for CUDA graphs are in every precision; all others are in fp32."""
 ROWS, STEPS = 3, 12
 TYPES: dict[str, Any] = {
     "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int64)": np.int64, "tensor(bool)": np.bool_
@@ -52,47 +56,52 @@ class Job(NamedTuple):
     precision: Precision
 
     @property
-    def folder(self) -> str:
-        return "_".join(self).replace(", ", "-")
+    def name(self) -> str:
+        return " ".join(self)
 
 
 def jobs() -> Iterator[Job]:
+    """The core first."""
+    for precision in get_args(Precision):
+        yield from (Job(mixer, "cuda-graph", precision) for mixer in CORE)
     for mixer in all_mixers():
-        for target in get_args(TargetName):
-            precisions: list[Precision] = ["fp32", *(("fp16", "bf16") if mixer in CORE else ())]
-            # Made on a CPU, quantised products are for CUDA with this target only.
-            precisions += ["int4"] if mixer in CORE and target == "cuda-graph" else []
-            for precision in precisions:
-                yield Job(mixer, target, precision)
+        yield from (Job(mixer, target, "fp32") for target in get_args(TargetName))
 
 
 def export(job: Job, folder: Path) -> str:
-    """Exports a bundle of one layer; returns the reason if it was refused, else nothing."""
-    try:
-        options: Any = {"run_id": "", "commit": "", "seq_len": 32, "target": job.target, "precision": job.precision}
-        export_bundle(model_named(job.mixer), TOKENIZER, folder / job.folder, **options)
-    except ValueError as error:
-        return " ".join(str(error).split())
-    return ""
+    """Exports a bundle of one layer, unless it is there; returns the reason if there is none, else nothing."""
+    bundle, refusal = folder / job.name, folder / f"{job.name}.txt"
+    with FileLock(f"{bundle}.lock"):
+        if not bundle.exists() and not refusal.exists():
+            options: Any = {"run_id": "", "commit": "", "seq_len": 32, "target": job.target, "precision": job.precision}
+            try:
+                export_bundle(model_named(job.mixer), TOKENIZER, bundle, **options)
+            except ValueError as error:
+                said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                refusal.write_text(said, encoding="utf-8")
+    return refusal.read_text(encoding="utf-8") if refusal.exists() else ""
 
 
-def prove(folder: Path, provider: str) -> dict[str, Any]:
-    """Results of the proofs of a bundle by name, or the sentence with which one failed."""
-    found: dict[str, Any] = {"bundle": folder.name}
-    measures: dict[str, Any] = {"python": in_python, "cpp": in_cpp, "graph": replayed}
-    for name, measure in measures.items():
-        try:
-            found[name] = measure(folder, provider)
-        except Exception as error:
-            found[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
-    return found
+def proved(job: Job, folder: Path, measure: Callable[[Path, str], Found], provider: str) -> Found:
+    reason = export(job, folder)
+    if reason.startswith(ParityError.__name__):
+        raise ValueError(reason)
+    return {"refused": reason.removeprefix("ValueError: ")} if reason else measure(folder / job.name, provider)
 
 
-def in_python(folder: Path, provider: Any) -> Any:
+def in_pytorch(mixer: str, device: str) -> Found:
+    with torch.device(device):
+        cells = measure_mixer(all_mixers()[mixer], NoPositions)
+    if wrong := [f"{name}: {cell}" for name, cell in cells.items() if cell.failed]:
+        raise ValueError("; ".join(wrong))
+    return {name: str(cell) for name, cell in cells.items()}
+
+
+def in_python(folder: Path, provider: Any) -> Found:
     return summary(verify_bundle(folder, provider=provider).checks)
 
 
-def in_cpp(folder: Path, provider: str) -> Any:
+def in_cpp(folder: Path, provider: str) -> Found:
     command = [str(RUNTIME), "verify", str(folder), "--provider", provider, "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
@@ -100,25 +109,33 @@ def in_cpp(folder: Path, provider: str) -> Any:
     return summary([Check(**check) for check in json.loads(done.stdout)["checks"]])
 
 
-def summary(checks: Sequence[Check]) -> Any:
-    """The largest share of a budget, and the first failure."""
-    shares = [share(check) for check in checks if check.error is not None and check.limit]
-    wrong = [f"{check.kind}, {check.subject}: {check.note}" for check in checks if not check.ok]
-    return {"of limit": max(shares, default=None)} | ({"wrong": wrong[0]} if wrong else {})
+def summary(checks: Sequence[Check]) -> Found:
+    """The largest share of a budget.
+
+    Raises:
+        ValueError: a check failed.
+    """
+    if wrong := [f"{check.kind}, {check.subject}: {check.note}" for check in checks if not check.ok]:
+        raise ValueError(wrong[0])
+    return {"of limit": max(share(check) for check in checks if check.error is not None and check.limit)}
 
 
-def replayed(folder: Path, provider: str) -> Any:
-    """Bitwise comparison of a replayed CUDA graph with the plain session; None if a dimension of the step grows."""
+def replayed(folder: Path, provider: str) -> Found:
+    """Bitwise comparison of a replayed CUDA graph with the plain session; nothing if a dimension of the step grows."""
     path, plain = folder / "step.onnx", PROVIDERS[provider]
     inputs = PROVIDERS["cpu"].open(path).get_inputs() if path.is_file() else []
     if not inputs or {size for one in inputs for size in one.shape if isinstance(size, str)} - {"B", "M"}:
-        return None
+        return {}
     (name, options), *others = plain.execution
     recorded = {} if plain.on_cpu else {"enable_cuda_graph": "1"}
     graph = replace(plain, execution=((name, options | recorded), *others))
     expected, found = stepped(path, plain), stepped(path, graph)
-    same = np.array_equal(found, expected, equal_nan=True)
-    return {} if same else {"wrong": f"differs by {np.abs(found - expected).max()}"}
+    if not np.array_equal(found, expected, equal_nan=True):
+        raise ValueError(f"differs by {np.abs(found - expected).max()}")
+    return {"steps bit-identical": STEPS}
+
+
+COLUMNS = {"Python": in_python, "C++": in_cpp, "CUDA graph": replayed}
 
 
 def stepped(path: Path, provider: Provider) -> NDArray[np.float64]:
@@ -146,42 +163,31 @@ def stepped(path: Path, provider: Provider) -> NDArray[np.float64]:
     return np.stack(logits)
 
 
-def is_proven(found: dict[str, Any]) -> bool:
-    return not any(isinstance(part, str) or "wrong" in part for part in found.values() if part is not None)
-
-
-def results_of(path: Path) -> dict[str, dict[str, Any]]:
-    """The last line of each bundle without its name, by name."""
-    lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
-    return {line.pop("bundle"): line for line in lines}
+def tasks(wanted: Sequence[Job], folder: Path, device: str) -> dict[Key, Callable[[], Found]]:
+    made: dict[Key, Callable[[], Found]] = {}
+    for job in wanted:
+        for column, measure in COLUMNS.items():
+            made[job.name, column] = partial(proved, job, folder, measure, device)
+    for mixer in dict.fromkeys(job.mixer for job in wanted):
+        made[mixer, "PyTorch"] = partial(in_pytorch, mixer, device)
+    return made
 
 
 def main() -> None:
-    parser = ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("verb", choices=["export", "prove"])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("results", type=Path, nargs="?")
-    parser.add_argument("--provider", default="cuda")
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser = arguments(__doc__)
+    parser.add_argument("--bundles", type=Path, default=BUILD / "gpu-check" / "bundles", help="folder of the bundles")
+    parser.add_argument("--export", action="store_true", help="export the bundles, and prove nothing")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="number of processes")
     given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
+    given.bundles.mkdir(parents=True, exist_ok=True)
+    wanted = [Job("GRU", "cuda-graph", "fp32"), Job("GRU", "cuda-graph", "int8")] if given.rehearse else [*jobs()]
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
-        if given.verb == "export":
-            done = {path.name for path in given.folder.iterdir()}
-            missing = [job for job in jobs() if job.folder not in done]
-            for job, reason in zip(missing, pool.map(partial(export, folder=given.folder), missing), strict=True):
-                if reason:
-                    print(f"{job.folder}: {reason}", flush=True)
+        if given.export:
+            for job, reason in zip(wanted, pool.map(partial(export, folder=given.bundles), wanted), strict=True):
+                print(f"{job.name}: {reason or 'exported'}", flush=True)
             return
-        done = {name for name, found in results_of(given.results).items() if is_proven(found)}
-        bundles = sorted(path for path in given.folder.iterdir() if path.name not in done)
-        with given.results.open("a") as results:
-            for one in as_completed([pool.submit(prove, bundle, given.provider) for bundle in bundles]):
-                print(json.dumps(one.result()), file=results, flush=True)
-    found = results_of(given.results)
-    wrong = [name for name in found if not is_proven(found[name])]
-    print(f"{len(found)} bundles, of which {len(wrong)} are not proven: {', '.join(wrong)}")
-    sys.exit(bool(wrong) or not found)
+        results = Results.of("proofs", given)
+        results.run(tasks(wanted, given.bundles, results.device), pool.map)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,27 @@
-"""Training GPT-2's smallest model on one CUDA device: tokens/s, the share of the device's peak, and memory.
+"""Training GPT-2's smallest model on one CUDA device: tokens/s, the share of the device's peak, memory, and the loss.
 
 python benchmarks/gpu_training.py
 
-Each mixer takes attention's place in GPT-2 124M (Radford et al. 2019) at 1024 tokens in bf16-mixed, with and without
-`--checkpoint_activations`, eager and compiled. The share (MFU) is of the peak in dense bfloat16, by the formulae of
-`seqlab.budgets`; a device whose peak is not known has none.
+Each mixer takes attention's place in GPT-2 124M (Radford et al. 2019) at 1024 tokens in bf16-mixed: eager, compiled,
+and with `--checkpoint_activations`; attention also with linear layers in float8 (torchao), and linear attentions with
+the kernels of flash-linear-attention. The share (MFU) is of the peak in dense bfloat16, by the formulae of
+`seqlab.budgets`; a device whose peak is not known has none. The last loss is of the same batch and the same number of
+steps in each. A run goes on where the last one was cut off.
 """
 
 from __future__ import annotations
 
+import gc
 import statistics
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
-from rich.console import Console
-from rich.table import Table
+from peers.results import Found, Key, Results, arguments
+from torch import Tensor, nn
 
 from seqlab.attention import (
     Attention,
@@ -34,34 +37,39 @@ from seqlab.attention import (
 from seqlab.budgets import training_flops
 from seqlab.budgets.devices import peak_of
 from seqlab.models import DecoderLM
-from seqlab.nn import MixerFactory
+from seqlab.nn import MixerFactory, fla
 from seqlab.nn.stack import forget_activations
 from seqlab.positions import Learned
 from seqlab.recurrence import GRU, LRU, LSTM, MLSTM, RGLRU, RWKV7, S4D, Mamba, MinGRU, MinLSTM
 from seqlab.tasks.large_vocabulary import Logits
 
 HEADS = 12
+_OF_HEADS = (
+    Attention,
+    LatentAttention,
+    LinearAttention,
+    Retention,
+    GatedLinearAttention,
+    DeltaNet,
+    GatedDeltaNet,
+    MLSTM,
+)
+_OTHERS = (Mamba2, Mamba, RWKV7, LRU, RGLRU, S4D, MinGRU, MinLSTM, GRU, LSTM)
 MIXERS: dict[str, MixerFactory] = {
-    "attention": partial(Attention, num_heads=HEADS),
-    "latent": partial(LatentAttention, num_heads=HEADS),
-    "differential": partial(DifferentialAttention, num_heads=HEADS // 2),
-    "linear": partial(LinearAttention, num_heads=HEADS),
-    "retention": partial(Retention, num_heads=HEADS),
-    "gated linear": partial(GatedLinearAttention, num_heads=HEADS),
-    "delta net": partial(DeltaNet, num_heads=HEADS),
-    "gated delta net": partial(GatedDeltaNet, num_heads=HEADS),
-    "mamba2": Mamba2,
-    "mamba": Mamba,
-    "mlstm": partial(MLSTM, num_heads=HEADS),
-    "rwkv7": RWKV7,
-    "lru": LRU,
-    "rg-lru": RGLRU,
-    "s4d": S4D,
-    "min gru": MinGRU,
-    "min lstm": MinLSTM,
-    "gru": GRU,
-    "lstm": LSTM,
+    **{cls.__name__: partial(cls, num_heads=HEADS) for cls in _OF_HEADS},
+    "DifferentialAttention": partial(DifferentialAttention, num_heads=HEADS // 2),
+    **{cls.__name__: cls for cls in _OTHERS},
 }
+KERNELS = (LinearAttention, Retention, GatedLinearAttention, DeltaNet, GatedDeltaNet, Mamba2)
+"""Mixers that flash-linear-attention has kernels for."""
+KINDS: dict[str, dict[str, bool]] = {
+    "eager": {},
+    "flash-linear-attention": {"kernels": True},
+    "checkpointed": {"checkpoint": True},
+    "compiled": {"compiled": True},
+    "float8, compiled": {"float8": True, "compiled": True},
+}
+"""Options of `measure`."""
 
 
 class Size(NamedTuple):
@@ -77,14 +85,6 @@ TINY = Size(64, 16, 192, 1, 2, 1)
 """Size for a test on a CPU."""
 
 
-class Measured(NamedTuple):
-    """tokens_per_s of the median step; mfu, None = unknown; gigabytes, the peak of tensors, None = unknown."""
-
-    tokens_per_s: float
-    mfu: float | None
-    gigabytes: float | None
-
-
 def model_of(mixer: MixerFactory, size: Size) -> DecoderLM:
     torch.manual_seed(0)
     width, length = size.d_model, size.length
@@ -92,69 +92,93 @@ def model_of(mixer: MixerFactory, size: Size) -> DecoderLM:
 
 
 def measure(
-    mixer: MixerFactory, size: Size, device: str, *, checkpoint: bool = False, compiled: bool = False
-) -> Measured:
-    """Times a fit's steps without the fit, after an equal number of warm-up steps."""
+    mixer: MixerFactory,
+    size: Size,
+    device: str,
+    *,
+    checkpoint: bool = False,
+    compiled: bool = False,
+    float8: bool = False,
+    kernels: bool = False,
+) -> Found:
+    """Times a fit's steps without the fit, after an equal number of warm-up steps.
+
+    Raises:
+        ValueError: the loss is not a number, or there is no kernel for this mixer here.
+    """
+    gc.collect()  # the model before, whose memory would count
     model = model_of(mixer, size).to(device)
+    on_gpu = device == "cuda"
     if checkpoint:
         forget_activations(model)
+    if float8:
+        in_float8(model)
     if compiled:
-        model.compile()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=device == "cuda")
+        torch.compiler.reset()  # of other mixers; beyond eight, the model would run eagerly
+        model.compile(backend="inductor" if on_gpu else "eager")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, fused=on_gpu)
     tokens = torch.randint(size.vocab_size, (size.batch, size.length + 1), device=device)
     read, targets = tokens[:, :-1], tokens[:, 1:]
 
-    def said(**what: Any) -> torch.Tensor:
+    def said(**what: Any) -> Tensor:
         return model(read, **what)[0]
 
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    seconds = []
-    for _ in range(2 * size.steps):
-        began = time.perf_counter()
+    def step() -> Tensor:
         with torch.autocast(device, torch.bfloat16):
             nats, count = Logits(model, said).summed_nats(targets)
-        (nats / count).backward()
+        loss = nats / count
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - began)
+        return loss.detach()
+
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    seconds = []
+    usable = patch.object(fla, "usable", fla.usable if kernels else lambda _: False)
+    with usable, patch.object(fla, "run", wraps=fla.run) as kernel:
+        for _ in range(2 * size.steps):
+            began = time.perf_counter()
+            loss = step()
+            if on_gpu:
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - began)
+    if not loss.isfinite():
+        raise ValueError(f"the loss is {loss.item()}")
+    if kernels and on_gpu and not kernel.called:
+        raise ValueError("flash-linear-attention is not installed, or has no right kernel here")
     rate = targets.numel() / statistics.median(seconds[size.steps :])
-    on_gpu = device == "cuda"
-    peak = peak_of(torch.cuda.get_device_name(), "bf16-mixed") if on_gpu else None
-    mfu = None if peak is None else rate * training_flops(model, size.length) / peak
-    return Measured(rate, mfu, torch.cuda.max_memory_allocated() / 1e9 if on_gpu else None)
+    found = {"tokens/s": rate, "nats": loss.item()}
+    if on_gpu:
+        peak = peak_of(torch.cuda.get_device_name(), "bf16-mixed")
+        found |= {"MFU": rate * training_flops(model, size.length) / peak} if peak else {}
+        found["GB"] = torch.cuda.max_memory_allocated() / 1e9
+    return found
 
 
-def rows(size: Size, device: str) -> Iterator[list[str]]:
-    """One line for each mixer and kind, or its error if the device lacks the memory or a kernel."""
-    kinds = {"eager": {}, "checkpointed": {"checkpoint": True}, "compiled": {"compiled": True}}
-    for name, mixer in MIXERS.items():
-        for kind, options in kinds.items():
-            if kind == "compiled" and (name != "attention" or device != "cuda"):
-                continue
-            try:
-                found = measure(mixer, size, device, **options)
-            except (RuntimeError, ValueError) as error:
-                yield [name, kind, "not run", "", str(error).splitlines()[0][:60]]
-                continue
-            share = "" if found.mfu is None else f"{found.mfu:.1%}"
-            yield [name, kind, f"{found.tokens_per_s:,.0f}", share, f"{found.gigabytes or 0:.1f}"]
+def in_float8(model: nn.Module) -> None:
+    """Converts linear layers whose widths the device's products take."""
+    from torchao.float8 import convert_to_float8_training  # type: ignore[import-not-found]
+
+    convert_to_float8_training(
+        model, module_filter_fn=lambda layer, _: layer.in_features % 16 == layer.out_features % 16 == 0
+    )
 
 
-def main(size: Size, device: str) -> None:
-    if device == "cuda" and not torch.cuda.is_available():
-        print("gpu_training: not run: no CUDA device")
-        return
-    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    title = f"{name}, torch {torch.__version__}, {size.batch} rows of {size.length} tokens, bf16-mixed"
-    table = Table("mixer", "kind", "tokens/s", "MFU", "GB", title=title)
-    for row in rows(size, device):
-        table.add_row(*row)
-    Console(width=100).print(table)
+def tasks(size: Size, device: str) -> dict[Key, Callable[[], Found]]:
+    """Every measurement, the most valuable first. A rehearsal compiles attention alone."""
+    keys = [("Attention", kind) for kind in ("eager", "compiled", "checkpointed", "float8, compiled")]
+    kernels = [cls.__name__ for cls in KERNELS]
+    compiled = MIXERS if device == "cuda" else ()
+    rest = {"eager": MIXERS, "flash-linear-attention": kernels, "checkpointed": MIXERS, "compiled": compiled}
+    keys += [(name, kind) for kind, names in rest.items() for name in names]
+    return {(name, kind): partial(measure, MIXERS[name], size, device, **KINDS[kind]) for name, kind in keys}
+
+
+def main() -> None:
+    results = Results.of("training", arguments(__doc__).parse_args())
+    results.run(tasks(Size() if results.device == "cuda" else TINY, results.device))
 
 
 if __name__ == "__main__":
-    tiny = sys.argv[1:] == ["tiny"]
-    main(TINY if tiny else Size(), "cpu" if tiny else "cuda")
+    main()

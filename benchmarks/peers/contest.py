@@ -28,6 +28,7 @@ from seqlab_export.capture.target import TargetName
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
+RUNTIME = Path(os.environ.get("SEQLAB_RUN", BUILD / "cpp" / "seqlab-run"))
 SERVERS = Path(__file__).resolve().parent
 
 

@@ -1,4 +1,4 @@
-"""The quickstart as `make quickstart` runs it, in a folder of its own; `gpu_check.sh` says what it could not run."""
+"""The quickstart as `make quickstart` runs it, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from seqlab_data.documents import find_documents
 
@@ -83,22 +82,3 @@ def test_the_main_job(tmp_path: Path) -> None:
     words = re.findall(r"[^\W\d_]{3,}", sample)
     share = sum(word in known for word in words) / len(words)
     assert len(words) >= 10 and share >= 0.6, f"{share:.0%} of {words} occur in the training text"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a CUDA device, so that it would run for minutes")
-def test_what_cannot_run_says_so_and_the_rest_goes_on(tmp_path: Path) -> None:
-    def check(*arguments: Path) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        command = [ROOT / "scripts" / "gpu_check.sh", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PATH": path})
-
-    done = check()
-    parts = [f"== {name}\nnot run: no CUDA device" for name in ("training", "proofs", "throughput", "float8", "tests")]
-    assert done.stdout == "\n" + "\n\n".join([*parts, "ok, 5 parts not run"]) + "\n"
-    assert done.returncode == 0 and done.stderr == ""
-
-    (tmp_path / "broken-1.0-py3-none-any.whl").write_text("no wheel")
-    done = check(tmp_path)
-    assert done.stdout.count("not run: no CUDA device") == 5
-    assert done.returncode == 1 and done.stdout.endswith(f"\nfailed: installing {tmp_path}\n")

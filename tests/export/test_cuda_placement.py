@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +110,17 @@ def test_the_cpp_runtime_runs_a_bundle_on_the_device_alone(cuda: dict[str, str],
         f"{of_cpu}/model.onnx has MatMulInteger, which CUDA does not compute in int8; export the model with --target "
         "cuda-graph, in a precision other than int8"
     )
+
+
+@pytest.mark.slow
+def test_steps_are_bound_recorded_and_replayed(cuda: dict[str, str], tmp_path: Path) -> None:
+    """The calls of `gpu_proofs.py`; the stubs compute zeros, both recorded and not."""
+    export_bundle(toy(GRU, NoPositions, 1), TOKENIZER, tmp_path / "gru", seq_len=32, target="cuda-graph")
+    code = f"import gpu_proofs, pathlib; print(gpu_proofs.replayed(pathlib.Path({str(tmp_path / 'gru')!r}), 'cuda'))"
+    path = os.pathsep.join([cuda["PYTHONPATH"], str(ROOT / "benchmarks"), *sys.path])
+    environment = os.environ | cuda | {"PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "{'steps bit-identical': 12}\n", done.stderr
 
 
 def test_a_bundle_for_cuda_has_the_nodes_of_a_device() -> None:

@@ -163,8 +163,9 @@ def telling(module: nn.Module) -> None:
 
 
 def _inputs() -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(2, LENGTH, D_MODEL, dtype=torch.float64, generator=generator)
+    generator = torch.Generator("cpu").manual_seed(1)
+    drawn = torch.randn(2, LENGTH, D_MODEL, dtype=torch.float64, generator=generator, device="cpu")
+    return drawn.to(torch.get_default_device())
 
 
 def _subject(probe: _Probe, mixer: MixerFactory, encoding: PositionsFactory) -> Subject:
