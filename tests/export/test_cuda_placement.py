@@ -26,6 +26,15 @@ from seqlab_export.reports import conformance
 from seqlab_export.runner.graph_file import check_for_cuda
 
 ROOT = Path(__file__).parents[2]
+VERIFY = """
+import sys
+from pathlib import Path
+from seqlab_export.runner.verify import verify_bundle
+try:
+    verify_bundle(Path(sys.argv[1]), provider="cuda")
+except ValueError as error:
+    print(error)
+"""
 _spec = importlib.util.spec_from_file_location("cuda_placement", ROOT / "benchmarks" / "cuda_placement.py")
 assert _spec is not None and _spec.loader is not None
 program: Any = importlib.util.module_from_spec(_spec)
@@ -85,27 +94,34 @@ def test_a_length_made_on_the_device_is_a_wait(cuda: dict[str, str], tmp_path: P
     check_for_cuda(tmp_path / "step.onnx", "fp16")  # slower than it need be, but on the device
 
 
+@pytest.fixture(scope="module")
+def gru(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle for CUDA of a recurrence, which needs cuDNN."""
+    folder = tmp_path_factory.mktemp("gru") / "bundle"
+    export_bundle(toy(GRU, NoPositions, 1), TOKENIZER, folder, seq_len=32, target="cuda-graph")
+    return folder
+
+
 @pytest.mark.slow
-def test_the_cpp_runtime_runs_a_bundle_on_the_device_alone(cuda: dict[str, str], tmp_path: Path) -> None:
+def test_the_cpp_runtime_runs_a_bundle_on_the_device_alone(cuda: dict[str, str], tmp_path: Path, gru: Path) -> None:
     """No kernel runs over the stubs, so that the first call's outputs are zeros and no proof succeeds. With
     SEQLAB_PROGRAMS=build/cpp-address-undefined, sanitizers watch it."""
     library = next(Path(cuda["PYTHONPATH"]).glob("onnxruntime/capi/libonnxruntime.so.*"))
     gpu = {"LD_LIBRARY_PATH": cuda["LD_LIBRARY_PATH"], "SEQLAB_ORT_LIB": str(library)}
 
-    def exported(model: Any, **options: Any) -> Path:
-        folder = tmp_path / f"{type(model.stack.blocks[0].mixer).__name__}-{'-'.join(options.values())}"
-        export_bundle(model, TOKENIZER, folder, seq_len=32, **options)
+    def exported(**options: Any) -> Path:
+        folder = tmp_path / "-".join(options.values())
+        export_bundle(toy(Attention, RoPE, 1), TOKENIZER, folder, seq_len=32, **options)
         return folder
 
-    for model in (toy(Attention, RoPE, 1), toy(GRU, NoPositions, 1)):
-        bundle = exported(model, target="cuda-graph")
+    for bundle in (exported(target="cuda-graph"), gru):
         done = run("verify", bundle, "--provider", "cuda", **gpu)
         assert done.returncode == 1 and not done.stderr, done.stderr
         assert b"failed: " not in done.stdout and b"RMS error 1.00e+00" in done.stdout
         for most in ("1", "4096"):  # no memory for the weights, and none for what a call needs
             sentence = refusal("verify", bundle, "--provider", "cuda", **gpu, FAKE_CUDA_MOST=most)
             assert sentence == "there is not enough memory"
-    of_cpu = exported(toy(Attention, RoPE, 1), precision="int8")
+    of_cpu = exported(precision="int8")
     assert refusal("verify", of_cpu, "--provider", "cuda", **gpu) == (
         f"{of_cpu}/model.onnx has MatMulInteger, which CUDA does not compute in int8; export the model with --target "
         "cuda-graph, in a precision other than int8"
@@ -121,6 +137,38 @@ def test_steps_are_bound_recorded_and_replayed(cuda: dict[str, str], tmp_path: P
     environment = os.environ | cuda | {"PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout == "{'steps bit-identical': 12}\n", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("libcudnn.so", "libcudnn.so: cannot open shared object file: No such file or directory"),
+        ("libcuda.so.1", "libcuda.so.1: cannot open shared object file: No such file or directory"),
+        ("libcublasLt.so.13", "libcublasLt.so.13: cannot open shared object file: No such file or directory"),
+        ("memory", ""),
+    ],
+)
+def test_what_a_machine_lacks_is_named(
+    missing: str, reason: str, cuda: dict[str, str], tmp_path: Path, gru: Path
+) -> None:
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for library in Path(cuda["LD_LIBRARY_PATH"]).glob("*.so*"):
+        if library.name != missing:
+            (libraries / library.name).symlink_to(library)
+    gpu = {"LD_LIBRARY_PATH": str(libraries), "FAKE_CUDA_MOST": "1" if missing == "memory" else str(2**40)}
+    python = [sys.executable, "-c", VERIFY, gru]
+    done = subprocess.run(python, env=os.environ | cuda | gpu, capture_output=True, text=True)
+    library = next(Path(cuda["PYTHONPATH"]).glob("onnxruntime/capi/libonnxruntime.so.*"))
+    in_cpp = refusal("verify", gru, "--provider", "cuda", **gpu, SEQLAB_ORT_LIB=str(library))
+    if reason:
+        assert in_cpp == f'provider "cuda" cannot be loaded ({reason}); install it, or use another provider'
+        assert "provider 'cuda' cannot be loaded (" in done.stdout and f"{reason}); install it" in done.stdout
+    else:
+        assert in_cpp == "there is not enough memory"
+        assert done.stdout == f"onnxruntime cannot load {gru}/model.onnx: there is not enough memory\n"
+    assert not done.stderr
 
 
 def test_a_bundle_for_cuda_has_the_nodes_of_a_device() -> None:

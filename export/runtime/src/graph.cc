@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "graph_file.h"
+#include "onnxruntime.h"
 
 namespace seqlab {
 
@@ -17,6 +18,7 @@ Graph::Graph(const Onnxruntime& onnxruntime, const SharedWeights& weights, Graph
     session_ = weights.Open(onnxruntime.env, info_.file, SettingsFor(options));
   } catch (const Ort::Exception& error) {
     if (IsOutOfMemory(error.what())) throw;
+    RefuseForDevice(error.what());
     Refuse(StatusCode::kDamagedBundle, "onnxruntime cannot load ", path.string(), ": ", error.what());
   }
 }

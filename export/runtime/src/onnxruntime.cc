@@ -109,6 +109,11 @@ std::unique_ptr<Onnxruntime> Open(const std::string& file) {
       Onnxruntime{path, version, number, handle, Ort::Env(ORT_LOGGING_LEVEL_FATAL, "seqlab")});
 }
 
+[[noreturn]] void RefuseCuda(const std::string& reason) {
+  Refuse(StatusCode::kUnsupported, "provider \"cuda\" cannot be loaded (", reason,
+         "); install it, or use another provider");
+}
+
 // Extracts the message of the system's loader from onnxruntime's message.
 std::string ReasonOf(std::string text) {
   const std::string before = "with error: ";
@@ -183,11 +188,21 @@ Ort::SessionOptions SettingsFor(const OpenOptions& options) {
     try {
       AppendCuda(settings);
     } catch (const Ort::Exception& error) {
-      Refuse(StatusCode::kUnsupported, "provider \"cuda\" cannot be loaded (", ReasonOf(error.what()),
-             "); install it, or use another provider");
+      RefuseCuda(ReasonOf(error.what()));
     }
   }
   return settings;
+}
+
+void RefuseForDevice(const std::string& message) {
+  const std::string library = "dlopen failed for libcudnn.so: ", failure = "CUDA failure ";
+  if (const size_t place = message.find(library); place != message.npos) {
+    RefuseCuda(ReasonOf(message.substr(place + library.size())));
+  }
+  if (const size_t place = message.find(failure); place != message.npos) {
+    const size_t begin = message.find(": ", place) + 2;
+    RefuseCuda(ReasonOf(message.substr(begin, message.find(';', begin) - begin)));
+  }
 }
 
 Ort::MemoryInfo MemoryOf(const std::string& provider) {

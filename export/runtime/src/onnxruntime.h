@@ -32,6 +32,9 @@ void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime);
 // Returns the options of a session. Throws Refusal if the provider cannot be loaded.
 Ort::SessionOptions SettingsFor(const OpenOptions& options);
 
+// Throws Refusal if onnxruntime's message about a graph says that the device is at fault: cuDNN, or CUDA itself.
+void RefuseForDevice(const std::string& message);
+
 // Returns the memory that holds a provider's tensors.
 Ort::MemoryInfo MemoryOf(const std::string& provider);
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import redirect_stdout
 from contextvars import ContextVar, copy_context
+from ctypes import CDLL
 from dataclasses import dataclass
 from pathlib import Path
 from threading import TIMEOUT_MAX, Thread
@@ -30,6 +33,8 @@ ProviderName = Literal["cpu", "cuda", "cuda-tf32"]
 
 _CPU: tuple[str, dict[str, str]] = ("CPUExecutionProvider", {})
 _CUDA = "CUDAExecutionProvider"
+OF_DEVICE = re.compile(r"(?:dlopen failed for \S+ |CUDA failure \d+: )(libcudnn.*\S|.*?(?= *;))")
+"""Reason, in onnxruntime's message, that the device cannot load a graph which another could."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,11 @@ class Provider:
         if not self.on_cpu:
             self._load_cuda()
         try:
-            session = ort.InferenceSession(path, settings, providers=[*self.execution])
+            session = ort.InferenceSession(path, settings, providers=[*self.execution], enable_fallback=0)
         except Exception as error:
-            raise ValueError(f"onnxruntime cannot load {path}: {error}") from error
+            if fault := OF_DEVICE.search(str(error)):
+                raise self._cannot_load(fault[1]) from error
+            raise ValueError(f"onnxruntime cannot load {path}: {_said(error)}") from error
         if session.get_providers()[0] != self.execution[0][0]:
             raise ValueError(f"onnxruntime found no device for provider {self.name!r}; use another one")
         return session
@@ -83,8 +90,15 @@ class Provider:
             ort.preload_dlls()
         failures = [line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")]
         if failures:
-            reason = failures[0].removeprefix("Failed to load ")
-            raise ValueError(f"provider {self.name!r} cannot be loaded ({reason}); install it, or use another provider")
+            raise self._cannot_load(failures[0].removeprefix("Failed to load "))
+        if sys.platform == "linux":
+            try:
+                CDLL("libcuda.so.1")
+            except OSError as missing:
+                raise self._cannot_load(f"the driver, {missing}") from missing
+
+    def _cannot_load(self, reason: str) -> ValueError:
+        return ValueError(f"provider {self.name!r} cannot be loaded ({reason}); install it, or use another provider")
 
 
 # TF32 is on by default in onnxruntime, but not in PyTorch.
@@ -119,7 +133,13 @@ def run_session(
     try:
         return dict(zip(outputs, session.run(outputs, inputs, RUN_OPTIONS.get()), strict=True))
     except Exception as error:
-        raise ValueError(f"onnxruntime cannot run this graph: {str(error).strip()}") from error
+        raise ValueError(f"onnxruntime cannot run this graph: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """Message of onnxruntime, or what it means for the user."""
+    said = str(error).strip()
+    return "there is not enough memory" if re.search("Failed to allocate memory|out of memory", said) else said
 
 
 class TimeLimit:
