@@ -24,6 +24,7 @@ from seqlab_export.reports.parity_page import COLUMNS, to_markdown, to_row
 from seqlab_export.reports.torch_runtime import TorchRuntime
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof
+from seqlab_export.runner.report import Check
 from seqlab_export.runner.verify import load_golden
 
 
@@ -41,6 +42,12 @@ def test_an_error_in_a_cell_is_one_line_of_200_letters(letters: int, kept: int) 
     assert parity._sentence(ValueError("a\n  b" + "c" * (letters - 3))) == "a b" + "c" * (kept - 3)
 
 
+def test_a_runtime_that_gives_no_value_is_told_with_its_first_error() -> None:
+    checks = [Check(kind="step", subject="a cell", ok=not note, note=note) for note in ("", "no f16", "no more")]
+    with pytest.raises(ValueError, match=r"^no f16$"):
+        parity._of_checks(checks)
+
+
 @pytest.mark.usefixtures("no_runner")
 def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Shared) -> None:
     cells = {cell.runtime: cell for cell in parity_of_bundle("a name", shared("gru").folder, None)}
@@ -52,6 +59,7 @@ def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Share
     assert cells["PyTorch eager"].missing == "not run: the run that this bundle is of is not in the tracking store"
     assert "make cpp" in cells["onnxruntime CPU, C++"].missing
     assert "make web" in cells["onnxruntime-web, wasm"].missing
+    assert cells["onnxruntime-web, WebGPU"].missing == "not run: Chromium is not on PATH"
 
 
 @pytest.mark.usefixtures("no_runner")
@@ -78,11 +86,14 @@ def test_each_runtime_ends_when_the_time_is_over(
     program.chmod(0o755)
     monkeypatch.setenv("SEQLAB_RUN", str(program))
     monkeypatch.setattr(parity, "WEB_PROOF", program)
-    monkeypatch.setattr(shutil, "which", {"node": str(program)}.get)
+    monkeypatch.setattr(parity, "WEBGPU_PROOF", program)
+    monkeypatch.setattr(shutil, "which", {"node": str(program), "chromium": "chromium"}.get)
     monkeypatch.chdir(tmp_path)
     assert main(["verify", "bundle", "--all", "--seconds=0.3", "--json"]) == 1
-    ended = [cell["runtime"] for cell in json.loads(capsys.readouterr().out) if "ok" in cell]
+    cells = json.loads(capsys.readouterr().out)
+    ended = [cell["runtime"] for cell in cells if "ok" in cell]
     assert ended == ["onnxruntime CPU, Python", "onnxruntime CPU, C++", "onnxruntime-web, wasm"]
+    assert cells[-1]["missing"] == "not run: it did not end within 0.3 seconds on a GPU in software"
     assert main(["verify", "bundle", "--all", "--seconds=0"]) == 2
     assert "a proof may take more than 0 seconds, got 0" in capsys.readouterr().err
 

@@ -31,6 +31,12 @@ from seqlab_export.runner.verify import load_golden
 RUNNER = "seqlab-run"
 WEB_PROOF = Path(__file__).parents[2] / "web" / "dist" / "tools" / "verify.js"
 """Verification program of the web runtime; exists only in a checkout of the repository."""
+WEBGPU_PROOF = WEB_PROOF.with_name("webgpu.js")
+"""The same in Chromium, on WebGPU."""
+NOT_RUN = 3
+"""Exit code of a verification program where a requirement is missing."""
+WEBGPU_SECONDS = 900.0
+"""Time limit of WebGPU, in seconds. SwiftShader runs it on the CPU, so taking longer is no defect of the bundle."""
 SAME = "the same"
 LONGEST = 2e6
 """Longest timeout, in seconds, that every system accepts."""
@@ -123,7 +129,7 @@ def parity_of_bundle(name: str, folder: Path, model: Any | None, *, seconds: flo
         "onnxruntime CUDA, TF32, Python": partial(_onnxruntime, folder, seconds, "cuda-tf32"),
         "onnxruntime CUDA, C++": partial(_cpp, folder, seconds, "cuda"),
         "onnxruntime-web, wasm": partial(_web, folder, seconds),
-        "onnxruntime-web, WebGPU": _webgpu,
+        "onnxruntime-web, WebGPU": partial(_webgpu, folder, seconds),
     }
     for runtime, measure in runtimes.items():
         try:
@@ -172,16 +178,29 @@ def _cpp(folder: Path, seconds: float, provider: ProviderName) -> dict[str, Any]
 
 
 def _web(folder: Path, seconds: float) -> dict[str, Any]:
+    return _of_program([*_in_node(WEB_PROOF), str(folder)], seconds)
+
+
+def _webgpu(folder: Path, seconds: float) -> dict[str, Any]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise NotRunError("Chromium is not on PATH")
+    # A browser that is ended at the time limit may still write to its profile.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        try:
+            command = [*_in_node(WEBGPU_PROOF), str(folder), chromium, profile]
+            return _of_program(command, min(seconds, WEBGPU_SECONDS))
+        except TimeoutError as over:
+            raise NotRunError(f"{over} on a GPU in software") from None
+
+
+def _in_node(program: Path) -> list[str]:
     node = shutil.which("node")
     if node is None:
         raise NotRunError("Node is not on PATH")
-    if not WEB_PROOF.is_file():
+    if not program.is_file():
         raise NotRunError("the web runtime is not built; `make web` makes export/web/dist, in a checkout")
-    return _of_program([node, str(WEB_PROOF), str(folder)], seconds)
-
-
-def _webgpu() -> dict[str, Any]:
-    raise NotRunError("WebGPU needs a browser with a GPU, and this is measured in Node")
+    return [node, str(program)]
 
 
 def _of_program(command: list[str], seconds: float) -> dict[str, Any]:
@@ -191,6 +210,8 @@ def _of_program(command: list[str], seconds: float) -> dict[str, Any]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=min(seconds, LONGEST), check=False)
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"it did not end within {seconds:g} seconds") from None
+    if done.returncode == NOT_RUN:
+        raise NotRunError(done.stderr.strip())
     if done.returncode not in (0, 1):
         raise ValueError(done.stderr.strip())
     report = json.loads(done.stdout)
@@ -199,7 +220,10 @@ def _of_program(command: list[str], seconds: float) -> dict[str, Any]:
 
 def _of_checks(checks: list[Check]) -> dict[str, Any]:
     """Values of a cell that follow from its checks."""
-    nearest = max((check for check in checks if check.error is not None and check.limit), key=share)
+    measured = [check for check in checks if check.error is not None and check.limit]
+    if not measured:
+        raise ValueError(next((check.note for check in checks if not check.ok), "nothing was measured"))
+    nearest = max(measured, key=share)
     greedy = [check for check in checks if check.kind == "greedy"]
     return {
         "ok": all(check.ok for check in checks),
