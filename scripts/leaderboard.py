@@ -158,9 +158,9 @@ def table(track: Track, comparison: Comparison) -> str:
     """The rows in Markdown."""
     head = f"| rank | model | {track.metric} | sd | lr | FLOPs a token | state | tokens/s |"
     lines = [head, "|" + "---|" * 8]
-    for rank, row in zip(comparison.ranks, comparison.rows, strict=True):
+    for row in comparison.rows:
         value = f"{row.value:.4f} ± {row.half_width:.4f}"
-        cells = [str(rank), label(row.run), value, f"{row.deviation:.4f}", rate(track, row)]
+        cells = [comparison.rank_of(row), label(row.run), value, f"{row.deviation:.4f}", rate(track, row)]
         lines.append("| " + " | ".join([*cells, *map(short, (row.num_flops, row.state_size, row.tokens_per_s))]) + " |")
     return "\n".join(lines)
 

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from seqlab.comparison.statistics import (
     LEVEL,
     Estimate,
+    better,
     difference,
     examples_needed,
     holm,
     joined,
+    letters,
     mean,
     over_examples,
     ranks,
@@ -114,8 +117,43 @@ def test_holm_by_hand() -> None:
     assert holm([]) == []
 
 
-def test_intervals_that_overlap_share_a_rank() -> None:
-    assert ranks([(0, 1), (0.9, 2), (3, 3)]) == [1, 1, 3]
-    assert ranks([(0, 1), (2, 3), (0.5, 2.5), (4, 5)]) == [1, 1, 1, 4]
-    assert ranks([(3, 3), (1, 1), (2, 2)]) == [3, 1, 2]
-    assert ranks([(0, 9), (1, 2), (3, 4), (10, 11)]) == [1, 1, 1, 4], "the second ends before the first"
+def draws(*means: float, seeds: int = 5, spread: float = 1.0) -> NDArray[np.float64]:
+    return np.random.default_rng(0).normal(np.array(means)[:, None], spread, (len(means), seeds))
+
+
+def test_pairs_are_told_apart_by_scipys_test_and_holms_steps() -> None:
+    values = draws(0, 0.1, 2, 3.5, 3.6, 9)
+    ps = {(i, j): stats.ttest_ind(values[i], values[j], equal_var=False).pvalue for i in range(6) for j in range(i)}
+    expected, left = np.zeros((6, 6), dtype=bool), len(ps)
+    for (i, j), p in sorted(ps.items(), key=lambda pair: pair[1]):
+        if p >= LEVEL / left:
+            break
+        expected[(i, j) if values[i].mean() < values[j].mean() else (j, i)] = True
+        left -= 1
+    assert 3 < left < 12
+    np.testing.assert_array_equal(better(mean(values)), expected)
+
+
+def test_a_rank_is_from_how_many_are_better_to_how_many_are_not_worse() -> None:
+    """The second and third are between the first and the last; the fourth has no error, or may be anywhere."""
+    told = better(Estimate(np.array([0.0, 5.0, 5.1, 3.0, 9.0]), np.array([0.1, 0.1, 0.1, np.nan, 0.1]), 9))
+    assert ranks(told) == [(1, 2), (2, 4), (2, 4), (1, 5), (4, 5)]
+    assert letters(told) == ["a", "b", "b", "abc", "c"]
+    assert ranks(better(Estimate(np.zeros(3), np.zeros(3), 2))) == [(1, 3)] * 3, "equal numbers without spread"
+    assert ranks(better(Estimate(np.arange(3.0), np.zeros(3), 2))) == [(1, 1), (2, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_share_a_letter_if_and_only_if_they_are_not_told_apart(seed: int) -> None:
+    told = np.triu(np.random.default_rng(seed).random((7, 7)) < 0.5, 1)
+    found = letters(told)
+    for i, j in zip(*np.triu_indices(7, 1), strict=True):
+        assert bool({*found[i]} & {*found[j]}) != told[i, j]
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("spreads", [np.ones(17), 1.5 ** np.arange(17.0)])
+def test_equal_models_are_seldom_told_apart(seeds: int, spreads: NDArray[np.float64]) -> None:
+    draw = np.random.default_rng(0)
+    splits = [better(mean(draw.normal(0, spreads[:, None], (17, seeds)))).any() for _ in range(1000)]
+    assert np.mean(splits) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1000)

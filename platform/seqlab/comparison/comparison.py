@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seqlab.comparison.fair import OF_BYTES, task_of, tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
-from seqlab.comparison.statistics import ranks
+from seqlab.comparison.statistics import Estimate, better, letters, ranks
 from seqlab.tracking.readable import BrokenRun, experiment_names
 from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, search_all
 from seqlab.tracking.store import Store
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 TEXT_COLUMNS = ("run", "status", "run id")
 OF_TOKENS = ("loss", "perplexity")
+MOST_LETTERED = 40
 STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLED": "yellow"}
 
 
@@ -69,16 +73,35 @@ class Comparison:
         return any(row.run.status != "FINISHED" for row in self.rows)
 
     @cached_property
-    def ranks(self) -> list[int]:
-        """Rank of each row. Rows with overlapping 95% intervals share a rank; rows without the metric come last."""
+    def told_apart(self) -> NDArray[np.bool_]:
+        """Pairs of rows with the metric of which the first is better beyond doubt: `statistics.better`."""
         sign = -1 if more_is_better(self.metric) else 1
-        known = [(sign * row.value, row.half_width) for row in self.rows if row.value is not None]
-        found = ranks([(value - half_width, value + half_width) for value, half_width in known])
-        return found + list(range(len(known) + 1, len(self.rows) + 1))
+        rows = [row for row in self.rows if row.value is not None]
+        known = [(sign * (row.value or 0), row.estimate) for row in rows]
+        parts = [(value, found.error, found.freedom) if found else (value, np.nan, 1) for value, found in known]
+        return better(Estimate(*np.array(parts, dtype=float).reshape(-1, 3).T))
 
     @cached_property
-    def _rank_of(self) -> dict[int, int]:
-        return {id(row): rank for row, rank in zip(self.rows, self.ranks, strict=True)}
+    def ranks(self) -> list[tuple[int, int]]:
+        """Rank interval of each row, or its place if no row has an uncertainty. Rows without the metric come last."""
+        found = ranks(self.told_apart) if self.has_intervals else []
+        return found + [(place, place) for place in range(len(found) + 1, len(self.rows) + 1)]
+
+    @property
+    def letters(self) -> list[str]:
+        """Letters of each row, of which two that are not told apart share one; empty without intervals or with over
+        `MOST_LETTERED` rows."""
+        lettered = self.has_intervals and len(self.rows) <= MOST_LETTERED
+        return letters(self.told_apart) + [""] * (len(self.rows) - len(self.told_apart)) if lettered else []
+
+    def rank_of(self, row: Row) -> str:
+        """Rank interval of a row, as in 2-4."""
+        return self._ranks[id(row)]
+
+    @cached_property
+    def _ranks(self) -> dict[int, str]:
+        shown = (f"{low}" if low == high else f"{low}-{high}" for low, high in self.ranks)
+        return {id(row): rank for row, rank in zip(self.rows, shown, strict=True)}
 
     @property
     def title(self) -> str:
@@ -116,7 +139,7 @@ class Comparison:
     @cached_property
     def _columns(self) -> list[tuple[str, Callable[[Row], str]]]:
         columns: list[tuple[bool, str, Callable[[Row], str]]] = [
-            (True, "#", lambda row: str(self._rank_of[id(row)])),
+            (True, "#", self.rank_of),
             (True, "run", lambda row: row.name),
             (True, self.metric.replace("/", "/\n").replace("_per_", "\n_per_"), self._value),
             (self.several_seeds, "sd", lambda row: _fixed(row.deviation) if row.spread else ""),
@@ -156,7 +179,7 @@ class Comparison:
             cells = [Text(cell) for cell in line]
             if self.has_unfinished:
                 cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))
-            table.add_row(*cells, style="bold" if cells[0].plain == "1" else None)
+            table.add_row(*cells, style="bold" if may_be_best(cells[0].plain) else None)
         return table
 
 
@@ -235,6 +258,11 @@ def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
     """Sort key: comparisons with the most runs that have the metric first, then by best value."""
     values = [row.value for row in comparison.rows for _ in row.runs if row.value is not None]
     return -len(values), sign * values[0] if values else 0
+
+
+def may_be_best(rank: str) -> bool:
+    """True if a rank interval, as shown, begins with 1."""
+    return rank.partition("-")[0] == "1"
 
 
 def kind_of(run: TrackedRun) -> tuple[str, str]:

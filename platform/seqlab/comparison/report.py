@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison
+from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison, may_be_best
 from seqlab.comparison.costs import quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.differences import differences
@@ -111,14 +111,16 @@ def page(comparison: Comparison) -> str:
 
 def _comparison_table(comparison: Comparison) -> str:
     classes = ["" if title in TEXT_COLUMNS else "number" for title in comparison.header]
-    lines = []
+    lines, letters = [], comparison.letters
     for index, row in enumerate(comparison.rows):
         cells = [escape(cell) for cell in comparison.cells(row)]
+        best = "best" if may_be_best(cells[0]) else ""
+        cells[0] += f" <sup>{letters[index]}</sup>" if letters else ""
         cells[1] = mark(index) + cells[1]
         if comparison.has_unfinished:
             cells[-2] = f'<span class="{escape(row.run.status)}">{cells[-2]}</span>'
         cells[-1] = f'<code title="{escape(row.run.id)}">{cells[-1]}</code>'
-        lines.append(_row("td", cells, classes, "best" if cells[0] == "1" else ""))
+        lines.append(_row("td", cells, classes, best))
     return _table(_row("th", [escape(title).replace("\n", "<br>") for title in comparison.header], classes), lines)
 
 
@@ -246,7 +248,12 @@ def _notes(comparison: Comparison) -> str:
             "95% interval (Student's t)."
         )
     if comparison.has_intervals:
-        notes.append("Rows whose intervals overlap share a rank.")
+        notes.append(
+            "A row of rank 2-4 is certainly worse than one other, and certainly better than all but the first four "
+            "(Welch's test, with Holm's correction over all pairs)."
+        )
+    if comparison.letters:
+        notes.append("Rows that share a letter are not told apart.")
     if comparison.tokens is not None:
         notes.append(f"Days: for {short(comparison.tokens)} tokens at that speed.")
     if comparison.price is not None:

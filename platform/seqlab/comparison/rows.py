@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 
 from seqlab.comparison.examples import known_by_examples
@@ -58,8 +59,13 @@ class Row:
     @property
     def half_width(self) -> float:
         """Half-width of the 95% interval over seeds and examples, as far as known; 0 if both are unknown."""
+        return float(self.estimate.half_width) if self.estimate else 0.0
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """Mean with its uncertainty over seeds and examples, as far as known; None if both are unknown."""
         known = [estimate for estimate in (self.spread, self.of_examples) if estimate is not None]
-        return float((joined(*known) if len(known) == 2 else known[0]).half_width) if known else 0.0
+        return joined(*known) if len(known) == 2 else known[0] if known else None
 
     @property
     def deviation(self) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,19 @@ def difference(ours: ArrayLike, theirs: ArrayLike, *, paired: bool) -> Estimate:
     """Difference between the means of two models over seeds, (..., S) and (..., S').
 
     Args:
-        paired: whether runs at the same index share a seed. Otherwise the degrees of freedom are Welch's (1947), or 1
-            if a model has only two runs, where Welch's would give 10% false positives.
+        paired: whether runs at the same index share a seed.
     """
-    if paired:
-        return mean(np.subtract(ours, theirs))
-    first, second = mean(ours), mean(theirs)
+    return mean(np.subtract(ours, theirs)) if paired else unpaired(mean(ours), mean(theirs))
+
+
+def unpaired(first: Estimate, second: Estimate) -> Estimate:
+    """Difference between two independent estimates. The degrees of freedom are Welch's (1947), or 1 if an estimate has
+    only 1 (two runs), where Welch's would give 10% false positives."""
     squares = np.square(first.error), np.square(second.error)
-    fewest = min(first.freedom, second.freedom)
+    fewest = np.minimum(first.freedom, second.freedom)
     with np.errstate(invalid="ignore"):
         freedom = sum(squares) ** 2 / (squares[0] ** 2 / first.freedom + squares[1] ** 2 / second.freedom)
-    freedom = np.nan_to_num(freedom, nan=1) if fewest > 1 else fewest
+    freedom = np.where(fewest > 1, np.nan_to_num(freedom, nan=1), fewest)
     return Estimate(first.value - second.value, np.sqrt(sum(squares)), freedom)
 
 
@@ -147,13 +150,41 @@ def examples_needed(found: Estimate, count: int, *, level: float = LEVEL) -> int
     return int(np.ceil(count * np.square(far * found.error / found.value)))
 
 
-def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
-    """Rank of each interval (low, high), lowest first. Overlapping intervals, directly or through others, share a rank;
-    the next rank counts each of them, as in 1, 1, 3."""
-    order = sorted(range(len(intervals)), key=lambda place: intervals[place])
-    found, rank, reached = [0] * len(intervals), 0, -np.inf
-    for before, place in enumerate(order):
-        low, high = intervals[place]
-        rank = before + 1 if low > reached else rank
-        found[place], reached = rank, max(reached, high)
-    return found
+def better(found: Estimate) -> NDArray[np.bool_]:
+    """Pairs of K independent estimates that are told apart, (K, K): True at i, j if i is lower than j by Welch's test
+    with Holm's correction over all pairs. An estimate with an unknown error (NaN) is not told apart from any."""
+    value, error, freedom = (
+        np.broadcast_to(part, np.shape(found.value)) for part in (found.value, found.error, found.freedom)
+    )
+    known = np.flatnonzero(np.isfinite(error))
+    first, second = known[np.array(np.triu_indices(len(known), 1))]
+    pairs = [Estimate(value[place], error[place], freedom[place]) for place in (first, second)]
+    gap = unpaired(*pairs)
+    certain = np.asarray(holm(gap.p)) < LEVEL
+    lower, higher = np.where(gap.value < 0, (first, second), (second, first))[:, certain]
+    told = np.zeros((len(value), len(value)), dtype=bool)
+    told[lower, higher] = True
+    return told
+
+
+def ranks(told: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Rank interval of each of K estimates, given the pairs told apart (`better`): from one more than the number of
+    those certainly better, to K less the number of those certainly worse."""
+    best, worst = 1 + told.sum(axis=0), len(told) - told.sum(axis=1)
+    return [(int(low), int(high)) for low, high in zip(best, worst, strict=True)]
+
+
+def letters(told: NDArray[np.bool_]) -> list[str]:
+    """Compact letter display of K estimates (Piepho 2004): two share a letter if they are not told apart, and else not.
+
+    Raises:
+        ValueError: more than 52 letters are needed.
+    """
+    groups = [frozenset(range(len(told)))]
+    for one, other in zip(*np.nonzero(told), strict=True):
+        parts = [group - {place} for group in groups for place in ((one, other) if {one, other} <= group else (None,))]
+        groups = [part for part in dict.fromkeys(parts) if not any(part < whole for whole in parts)]
+    if len(groups) > len(ascii_letters):
+        raise ValueError(f"{len(groups)} letters are needed, and there are {len(ascii_letters)}")
+    groups.sort(key=sorted)
+    return ["".join(ascii_letters[n] for n, group in enumerate(groups) if k in group) for k in range(len(told))]
