@@ -156,11 +156,12 @@ def seqlab(*args: str) -> None:
 
 def table(track: Track, comparison: Comparison) -> str:
     """The rows in Markdown."""
-    head = f"| rank | model | {track.metric} | sd | lr | FLOPs a token | state | tokens/s |"
-    lines = [head, "|" + "---|" * 8]
+    head = f"| rank | model | {track.metric} | sd | each seed | lr | FLOPs a token | state | tokens/s |"
+    lines = [head, "|" + "---|" * 9]
     for row in comparison.rows:
         value = f"{row.value:.4f} ± {row.half_width:.4f}"
-        cells = [comparison.rank_of(row), label(row.run), value, f"{row.deviation:.4f}", rate(track, row)]
+        each = " ".join(f"{value:.4f}" for value in row.values)
+        cells = [comparison.rank_of(row), label(row.run), value, f"{row.deviation:.4f}", each, rate(track, row)]
         lines.append("| " + " | ".join([*cells, *map(short, (row.num_flops, row.state_size, row.tokens_per_s))]) + " |")
     return "\n".join(lines)
 
@@ -186,22 +187,27 @@ def write(track: Track, runs: list[str]) -> None:
 
 
 def drawing(track: Track, comparison: Comparison) -> alt.HConcatChart:
-    """Each model's metric with its interval, and beside it the size of its state."""
+    """Each model's metric with its interval and each seed's number, and beside it the size of its state."""
     shown = [
         {
             "model": label(row.run),
             "value": row.value,
             "low": row.value - row.half_width,
             "high": row.value + row.half_width,
+            "seed": seed,
             "state": 4 * row.state_size,
         }
         for row in comparison.rows
+        for seed in row.values
     ]
     base = alt.Chart(alt.InlineData(values=shown)).properties(width=260, height=alt.Step(18))
     names = alt.Y("model:N", title=None, sort=None)
     metric = base.mark_point(filled=True, size=50).encode(
         x=alt.X("value:Q", title=track.metric, scale=alt.Scale(zero=False)), y=names
     ) + base.mark_rule().encode(x=alt.X("low:Q", title=track.metric), x2="high:Q", y=names)
+    metric += base.mark_point(filled=True, size=10, color="black").encode(
+        x=alt.X("seed:Q", title=track.metric), y=names
+    )
     state = base.mark_point(shape="square", size=50).encode(
         x=alt.X("state:Q", title="bytes of state, float32", scale=alt.Scale(type="log")),
         y=names.axis(labels=False, ticks=False),

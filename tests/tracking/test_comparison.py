@@ -93,6 +93,17 @@ def test_scores_of_other_data_are_told_and_the_last_counts(store: Store) -> None
     assert [row.value for row in compare(metric="test/loss", store=store).rows] == [1.0, None]
 
 
+@pytest.mark.parametrize(
+    ("metric", "bits", "title"), [("val/loss", 2.0, "bits/"), ("test/loss", 3.0, "bits/"), ("lr", 2.0, "val/")]
+)
+def test_bits_are_those_of_the_metrics_split(metric: str, bits: float, title: str, store: Store) -> None:
+    points = {"val/loss": 1.0, "test/loss": 1.0, "lr": 1.0, "val/bits_per_char": 2.0, "test/bits_per_char": 3.0}
+    make_run(store, "a", {name: [(9, value)] for name, value in points.items()})
+    comparison = compare(metric=metric, store=store)
+    assert comparison.rows[0].bits_per_char == bits
+    assert [one.split("\n")[0] for one in comparison.header if one.endswith("bits/\nchar")] == [title]
+
+
 def test_the_same_data_read_in_other_pieces_is_told(store: Store) -> None:
     for name, seq_len, share in (("short", "128", "0.05"), ("long", "256", "0.1")):
         task = of("LanguageModeling", "text 1")

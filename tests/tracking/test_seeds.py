@@ -15,6 +15,7 @@ from scipy import stats
 from seqlab.cli import main
 from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
+from seqlab.comparison.costs import quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.examples import kept_predictions
 from seqlab.comparison.seeds import by_seed, runs_named, shared_name
@@ -64,6 +65,7 @@ def test_seeds_are_a_row_with_students_interval_and_a_rank_as_far_as_it_is_known
     gru = comparison.rows[0]
     losses = [1.0, 1.1, 1.2]
     assert [gru.value, gru.deviation] == pytest.approx([1.1, 0.1])
+    assert gru.values == (1.0, 1.1, 1.2)
     assert gru.half_width == pytest.approx(stats.t.ppf(0.975, 2) * stats.sem(losses))
     assert gru.run.name == "gru-s0", "the best"
     shown, page = text(comparison), report.page(comparison)
@@ -78,6 +80,9 @@ def test_seeds_are_a_row_with_students_interval_and_a_rank_as_far_as_it_is_known
         "3 <sup>b</sup>",
     ):
         assert words in page
+    assert len(figures := quality_against_costs(comparison)) > 2
+    for figure in figures:  # a circle for each seed
+        assert len(re.findall("<use [^>]*fill: #ffffff", figure)) == 9
     band = learning_curves(comparison) or ""
     assert band.count('id="FillBetweenPolyCollection') == 3 and len(set(re.findall(r"stroke-dasharray: \S+", band))) > 1
 

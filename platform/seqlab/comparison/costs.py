@@ -92,6 +92,9 @@ def _against(comparison: Comparison, cost: CostAxis) -> str | None:
         axes.plot(xs, values, color=FAINT, linewidth=1, linestyle="--", drawstyle=steps, zorder=1, **ring)
         for x, value, index in known:
             point = {"markersize": 7} | look(index)
+            if len(values := comparison.rows[index].values) > 1:
+                seeds: Any = {"color": look(index)["color"], "markerfacecolor": "white", "markersize": 4, "zorder": 3}
+                axes.plot([x] * len(values), values, "o", **seeds)
             if width := comparison.rows[index].half_width:
                 axes.errorbar([x], [value], [width], capsize=3, elinewidth=1, **point)
             else:  # the same point, above the lines of the others' intervals, in half the time

@@ -58,7 +58,9 @@ TRAIN_LOSS = "train/loss"
 TRAIN_CAPTION = "The loss of each training batch, from the first on."
 BAND = " With several seeds the line is the mean, and the band spans the minimum to the maximum."
 COSTS = "The dashed line is the best value for each cost. The runs on it have a ring: no other run is better in both."
-INTERVALS = " With several seeds the point is the mean, and the line through it is the 95% interval."
+INTERVALS = (
+    " With several seeds the point is the mean, each small circle a seed, and the line the 95% interval of the mean."
+)
 BEYOND = " Hollow markers are beyond the lengths of the run's training."
 SURFACE = " Darker is better; the lengths right of the white line are beyond those of training."
 SETTINGS = "Each line is a setting, with its result at the right. Darker is better; the thick line is the best."

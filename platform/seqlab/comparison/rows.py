@@ -15,7 +15,6 @@ from seqlab.comparison.statistics import Estimate, joined, mean
 from seqlab.tracking.runs import TrackedRun
 
 MORE_IS_BETTER = re.compile(r"acc|auc|bleu|chrf|exact|f1|mfu|per_s(?![a-z])|precision|recall")
-BITS_PER_CHAR = "val/bits_per_char"
 SECONDS_A_DAY = 86400
 
 
@@ -29,7 +28,8 @@ class Row:
         value: compared metric: the best value of a validation metric, as in the best checkpoint, else the last value.
         spread: mean over several seeds, with its error over seeds.
         of_examples: the same mean, with its error over test examples.
-        bits_per_char: validation bits per character at the same step.
+        values: that of each run with one, best first.
+        bits_per_char: bits per character at the same step, on the split of the metric (`bits_per_char`).
         num_params: number of parameters.
         num_flops: training FLOPs per token at the training length.
         state_size: numbers that decoding stores per sequence, at the training length.
@@ -41,6 +41,7 @@ class Row:
     runs: tuple[TrackedRun, ...]
     name: str
     value: float | None
+    values: tuple[float, ...]
     spread: Estimate | None
     of_examples: Estimate | None
     bits_per_char: float | None
@@ -117,9 +118,10 @@ def _row(
         runs,
         shared_name([run.name for run in runs]),
         _mean(values),
+        tuple(values),
         mean(values) if len(values) > 1 else None,
         known_by_examples(runs, metric, values) if values else None,
-        _mean([_bits_per_char(run, step) for run, (step, _) in zip(runs, points, strict=True)]),
+        _mean([_at(step, run, bits_per_char(metric)) for run, (step, _) in zip(runs, points, strict=True)]),
         _count(run, "num_params"),
         run.metrics.get("num_flops"),
         _count(run, "state_size"),
@@ -142,10 +144,13 @@ def best_point(run: TrackedRun, metric: str) -> tuple[int, float | None]:
     return (points[-1][0], latest) if math.isfinite(latest) else (-1, None)
 
 
-def _bits_per_char(run: TrackedRun, step: int) -> float | None:
-    if BITS_PER_CHAR not in run.metrics:
-        return None
-    return dict(run.history(BITS_PER_CHAR)).get(step, run.metrics[BITS_PER_CHAR])
+def bits_per_char(metric: str) -> str:
+    """Name of the bits per character on the split of a metric, or in validation if it has none."""
+    return f"{'test' if metric.startswith('test/') else 'val'}/bits_per_char"
+
+
+def _at(step: int, run: TrackedRun, metric: str) -> float | None:
+    return dict(run.history(metric)).get(step, run.metrics[metric]) if metric in run.metrics else None
 
 
 def _count(run: TrackedRun, metric: str) -> int | None:
