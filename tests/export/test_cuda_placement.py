@@ -158,7 +158,7 @@ def test_what_a_machine_lacks_is_named(
         if library.name != missing:
             (libraries / library.name).symlink_to(library)
     gpu = {"LD_LIBRARY_PATH": str(libraries), "FAKE_CUDA_MOST": "1" if missing == "memory" else str(2**40)}
-    python = [sys.executable, "-c", VERIFY, gru]
+    python = [sys.executable, "-c", VERIFY, str(gru)]
     done = subprocess.run(python, env=os.environ | cuda | gpu, capture_output=True, text=True)
     library = next(Path(cuda["PYTHONPATH"]).glob("onnxruntime/capi/libonnxruntime.so.*"))
     in_cpp = refusal("verify", gru, "--provider", "cuda", **gpu, SEQLAB_ORT_LIB=str(library))

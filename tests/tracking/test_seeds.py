@@ -80,7 +80,8 @@ def test_seeds_are_a_row_with_students_interval_and_a_rank_as_far_as_it_is_known
         "3 <sup>b</sup>",
     ):
         assert words in page
-    assert len(figures := quality_against_costs(comparison)) > 2
+    figures = quality_against_costs(comparison)
+    assert len(figures) > 2
     for figure in figures:  # a circle for each seed
         assert len(re.findall("<use [^>]*fill: #ffffff", figure)) == 9
     band = learning_curves(comparison) or ""
