@@ -85,10 +85,22 @@ class Record(NamedTuple):
         return self.inputs.tobytes()
 
     @property
+    def of_frames(self) -> bool:
+        """True if the target has labels for each frame."""
+        return isinstance(self.target, np.ndarray) and self.target.ndim == 2
+
+    def windows(self, frames: int) -> Iterator[Record]:
+        """Windows of at most this many frames, one after the other, of a record with labels for each frame."""
+        assert isinstance(self.target, np.ndarray)
+        for begin in range(0, len(self.inputs), frames):
+            end = min(begin + frames, len(self.inputs))
+            yield Record(self.inputs[begin:end], self.target[begin:end], f"{self.place}, frames {begin} to {end - 1}")
+
+    @property
     def kind(self) -> str:
         """Kind of the target, which all rows must share."""
         if isinstance(self.target, np.ndarray):
-            return f"{self.target.shape[-1]} labels{' for each frame' if self.target.ndim == 2 else ''}"
+            return f"{self.target.shape[-1]} labels{' for each frame' if self.of_frames else ''}"
         return "a class" if isinstance(self.target, str) else "a number"
 
 

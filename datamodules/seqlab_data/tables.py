@@ -6,6 +6,7 @@ T length, F features, C labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from seqlab_data.annotated import AnnotatedDataModule
 from seqlab_data.arrays import Record, WholeNumbers, check_alike, read_table
+from seqlab_data.splits import complete_splits
 
 
 class TableDataModule(AnnotatedDataModule[Record]):
@@ -26,6 +28,8 @@ class TableDataModule(AnnotatedDataModule[Record]):
         target: column or array of the targets.
         whole_numbers: interpretation of integer targets, "classes" or "numbers"; None = numbers for a `Regression`
             that `seqlab` fits, else classes.
+        window: number of frames of the windows into which training sequences are cut, the last of each may be shorter;
+            None = whole sequences. Validation and test sequences are whole. Needs labels for each frame.
         max_len: maximum length of a sequence, in frames.
         max_tokens: maximum number of frames in a padded batch on each rank: sequences x longest sequence.
         options: arguments of `AnnotatedDataModule`.
@@ -46,6 +50,7 @@ class TableDataModule(AnnotatedDataModule[Record]):
         features: str | list[str] = "inputs",
         target: str = "targets",
         whole_numbers: WholeNumbers | None = None,
+        window: int | None = None,
         max_len: int = 1024,
         max_tokens: int = 16384,
         **options: Any,
@@ -54,6 +59,9 @@ class TableDataModule(AnnotatedDataModule[Record]):
         self.features = [features] if isinstance(features, str) else list(features)
         self.target = target
         self.whole_numbers = whole_numbers
+        self.window = window
+        if window is not None and window < 1:
+            raise ValueError(f"data.window must be at least 1, got {window}")
         if len({*self.features, target}) <= len(self.features):
             raise ValueError(
                 f"data.features {', '.join(self.features)} and data.target {target} must all differ; name each once"
@@ -103,11 +111,20 @@ class TableDataModule(AnnotatedDataModule[Record]):
         }
         rows = [row for some in read.values() for row in some]
         check_alike(rows)
+        if self.window is not None and not rows[0].of_frames:
+            raise ValueError(f"data.window needs labels for each frame, and data.target is {rows[0].kind}")
         digest = sha256()
         for row in rows:
             target = row.target.tobytes() if isinstance(row.target, np.ndarray) else repr(row.target).encode()
             digest.update(f"{row.inputs.shape} {len(target)} ".encode() + row.content + target)
         return read, digest.hexdigest()
+
+    @cached_property
+    def _examples(self) -> dict[str, list[Record]]:
+        splits = complete_splits(self._found[0], self.split)
+        if self.window is not None:
+            splits["train"] = [part for row in splits["train"] for part in row.windows(self.window)]
+        return splits
 
     def _inputs(self) -> Mapping[str, Sequence[NDArray[np.float32]]]:
         return {split: [row.inputs for row in rows] for split, rows in self._examples.items()}

@@ -97,6 +97,30 @@ def test_a_batch_by_hand(tmp_path: Path, kind: str) -> None:
     assert nothing.targets.isnan().all() and nothing.targets.shape[1:] == batch.targets.shape[1:]
 
 
+def test_training_sequences_are_cut_into_windows_and_others_are_whole(tmp_path: Path) -> None:
+    path = write(tmp_path, "npz", {"inputs": INPUTS, "targets": TARGETS["frames"]})
+    data = TableDataModule(path, val=path, test=path, max_len=3, window=2)
+    data.setup("fit")
+    rows = data.rows("train")
+    assert [some.tolist() for some in rows.inputs] == [INPUTS[0][:2], INPUTS[0][2:], INPUTS[1]]
+    assert [some.tolist() for some in rows.targets] == [[[1, 0], [0, 1]], [[1, 1]], [[0, 0]]]
+    assert rows.places == [
+        f"{path}, row 0, frames 0 to 1",
+        f"{path}, row 0, frames 2 to 2",
+        f"{path}, row 1, frames 0 to 0",
+    ]
+    assert [some.tolist() for some in data.rows("val").inputs] == INPUTS
+    assert data.identity() == TableDataModule(path, val=path, test=path, max_len=3).identity()
+
+
+def test_windows_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "npz", {"inputs": INPUTS, "targets": TARGETS["labels"]})
+    with pytest.raises(ValueError, match=r"^data\.window needs labels for each frame, and data.target is 3 labels$"):
+        TableDataModule(path, val=path, test=path, max_len=3, window=2).setup("fit")
+    with pytest.raises(ValueError, match=r"^data\.window must be at least 1, got 0$"):
+        TableDataModule(path, window=0)
+
+
 def test_equal_sequences_are_in_one_split_and_a_split_with_a_path_takes_none(tmp_path: Path) -> None:
     write(tmp_path, "parquet", {"x": [[float(i % 300)] for i in range(600)], "y": [float(i) for i in range(600)]})
     path = str(tmp_path / "x.parquet")
