@@ -114,11 +114,14 @@ def over_examples(found: ArrayLike, drawn: ArrayLike, count: int) -> Estimate:
 
 def holm(ps: Sequence[float]) -> list[float]:
     """Corrects the p-values of several comparisons to control the family-wise error rate (Holm 1979)."""
-    given = np.asarray(ps, dtype=float)
-    order = given.argsort()
-    corrected = np.empty_like(given)
-    corrected[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1)
-    return [float(p) for p in corrected]
+    return [float(p) for p in _corrected(np.asarray(ps, dtype=float))]
+
+
+def _corrected(ps: NDArray[np.float64]) -> NDArray[np.float64]:
+    order = ps.argsort()
+    corrected = np.empty_like(ps)
+    corrected[order] = np.minimum(np.maximum.accumulate(ps[order] * np.arange(len(ps), 0, -1)), 1)
+    return corrected
 
 
 def seeds_needed(
@@ -160,7 +163,7 @@ def better(found: Estimate) -> NDArray[np.bool_]:
     first, second = known[np.array(np.triu_indices(len(known), 1))]
     pairs = [Estimate(value[place], error[place], freedom[place]) for place in (first, second)]
     gap = unpaired(*pairs)
-    certain = np.asarray(holm(gap.p)) < LEVEL
+    certain = _corrected(gap.p) < LEVEL
     lower, higher = np.where(gap.value < 0, (first, second), (second, first))[:, certain]
     told = np.zeros((len(value), len(value)), dtype=bool)
     told[lower, higher] = True
