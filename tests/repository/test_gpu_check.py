@@ -30,11 +30,15 @@ pytestmark = [
 ]
 
 
-def run(*command: Path | str, **environment: str) -> subprocess.CompletedProcess[str]:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "SEQLAB_RE"))}
+def environment() -> dict[str, str]:
+    """The environment of a user: without what pytest and commands run in this process have set."""
+    unset = ("PYTEST", "SEQLAB_RE", "PYTHONSAFEPATH")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = ours | {"PATH": path} | environment
-    return subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
+    return {name: value for name, value in os.environ.items() if not name.startswith(unset)} | {"PATH": path}
+
+
+def run(*command: Path | str, **added: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, env=environment() | added, cwd=ROOT)
 
 
 def test_what_cannot_run_says_so_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -65,7 +69,8 @@ def found(results: Path) -> Counter[Measurement]:
 def test_a_rehearsal_measures_each_part_once_and_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     results, bundles, site = tmp_path / "results.jsonl", tmp_path / "bundles", tmp_path / "site"
     command: list[Path | str] = [sys.executable, ROOT / "benchmarks/gpu_training.py", "--rehearse"]
-    training = subprocess.Popen([*command, "--results", results], stdout=subprocess.PIPE, text=True)
+    command += ["--results", results]
+    training = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     assert training.stdout is not None
     said = [line for line, _ in zip(training.stdout, range(6), strict=False)]
     training.kill()
@@ -78,14 +83,14 @@ def test_a_rehearsal_measures_each_part_once_and_goes_on_where_it_was_cut_off(tm
 
     (site / "torchao").mkdir(parents=True)
     (site / "torchao" / "float8.py").write_text(FLOAT8)
-    environment = {
+    added = {
         "PYTHONPATH": str(site),
         "SEQLAB_REHEARSE": "1",
         "SEQLAB_RESULTS": str(results),
         "SEQLAB_BUNDLES": str(bundles),
         "SEQLAB_PROGRAMS": str(build("seqlab-run").parent),
     }
-    done = run(SCRIPT, **environment)
+    done = run(SCRIPT, **added)
     assert done.returncode == 0 and done.stdout.endswith("\n\nok\n"), done.stdout + done.stderr
     measured = found(results)
     assert {*measured.values()} == {1} and {*first} < {*measured}
@@ -94,7 +99,7 @@ def test_a_rehearsal_measures_each_part_once_and_goes_on_where_it_was_cut_off(tm
     assert ("training", "Attention", "float8, compiled") in trained[-2:], "last are what failed and what was cut off"
 
     before = results.read_bytes()
-    done = run(SCRIPT, **environment)
+    done = run(SCRIPT, **added)
     assert done.returncode == 0 and results.read_bytes() == before, done.stdout + done.stderr
 
     tables = run(sys.executable, ROOT / "benchmarks" / "gpu_results.py", results).stdout
