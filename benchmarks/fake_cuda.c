@@ -31,6 +31,8 @@ static int give(void** place) {
 void** __cudaRegisterFatBinary(void* unused) { return binary; }
 int cudaGetDeviceCount(int* count) { return *count = 1, 0; }
 int cudaGetDevice(int* device) { return *device = 0; }
+// $FAKE_CUDA_FAILS is the error with which the device cannot be chosen.
+int cudaSetDevice(int device) { return atoi(getenv("FAKE_CUDA_FAILS") ? getenv("FAKE_CUDA_FAILS") : "0"); }
 int cudaDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cudaRuntimeGetVersion(int* version) { return *version = 13000, 0; }
 int cudaDeviceGetAttribute(int* value, int attribute, int device) {

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +68,7 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for name, rule in RULES.items():
         for seeds in (3, 5):
-            noise = (draw.normal(size=(MODELS, seeds)) for _ in iter(int, 1))
+            noise = (draw.normal(size=(MODELS, seeds)) for _ in count())
             equal = np.mean([rule(one) > 0 for one in islice(noise, experiments)])
             unequal = np.mean([rule(spreads * one) > 0 for one in islice(noise, experiments)])
             pairs = np.mean([rule(means + spreads * one) for one in islice(noise, experiments)])

@@ -146,6 +146,7 @@ def test_steps_are_bound_recorded_and_replayed(cuda: dict[str, str], tmp_path: P
         ("libcudnn.so", "libcudnn.so: cannot open shared object file: No such file or directory"),
         ("libcuda.so.1", "libcuda.so.1: cannot open shared object file: No such file or directory"),
         ("libcublasLt.so.13", "libcublasLt.so.13: cannot open shared object file: No such file or directory"),
+        ("a newer driver", "an error of the fake device"),
         ("memory", ""),
     ],
 )
@@ -158,6 +159,7 @@ def test_what_a_machine_lacks_is_named(
         if library.name != missing:
             (libraries / library.name).symlink_to(library)
     gpu = {"LD_LIBRARY_PATH": str(libraries), "FAKE_CUDA_MOST": "1" if missing == "memory" else str(2**40)}
+    gpu |= {"FAKE_CUDA_FAILS": "35" if missing == "a newer driver" else "0"}
     python = [sys.executable, "-c", VERIFY, str(gru)]
     done = subprocess.run(python, env=os.environ | cuda | gpu, capture_output=True, text=True)
     library = next(Path(cuda["PYTHONPATH"]).glob("onnxruntime/capi/libonnxruntime.so.*"))

@@ -151,6 +151,14 @@ def test_two_share_a_letter_if_and_only_if_they_are_not_told_apart(seed: int) ->
         assert bool({*found[i]} & {*found[j]}) != told[i, j]
 
 
+def test_an_alphabet_that_is_too_short_gives_no_letters() -> None:
+    apart = [np.triu(np.ones((count, count), dtype=bool), 1) for count in (52, 53)]
+    assert [len({*letters(told)}) for told in apart] == [52, 0]
+    assert [letters(np.zeros_like(told)) for told in apart] == [["a"] * 52, []]
+    told = np.triu(np.random.default_rng(0).random((40, 40)) < 0.5, 1)  # of 40 rows, more than 52 groups
+    assert letters(told) == []
+
+
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("spreads", [np.ones(17), 1.5 ** np.arange(17.0)])
 def test_equal_models_are_seldom_told_apart(seeds: int, spreads: NDArray[np.float64]) -> None:

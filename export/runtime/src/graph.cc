@@ -2,7 +2,6 @@
 
 #include "error.h"
 #include "graph_file.h"
-#include "onnxruntime.h"
 
 namespace seqlab {
 

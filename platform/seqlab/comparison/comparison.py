@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 TEXT_COLUMNS = ("run", "status", "run id")
 OF_TOKENS = ("loss", "perplexity")
-MOST_LETTERED = 40
 STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLED": "yellow"}
 
 
@@ -87,12 +86,12 @@ class Comparison:
         found = ranks(self.told_apart) if self.has_intervals else []
         return found + [(place, place) for place in range(len(found) + 1, len(self.rows) + 1)]
 
-    @property
+    @cached_property
     def letters(self) -> list[str]:
-        """Letters of each row, of which two that are not told apart share one; empty without intervals or with over
-        `MOST_LETTERED` rows."""
-        lettered = self.has_intervals and len(self.rows) <= MOST_LETTERED
-        return letters(self.told_apart) + [""] * (len(self.rows) - len(self.told_apart)) if lettered else []
+        """Letters of each row, of which two that are not told apart share one; empty without intervals, or where the
+        alphabet is too short."""
+        found = letters(self.told_apart) if self.has_intervals else []
+        return found and found + [""] * (len(self.rows) - len(found))
 
     def rank_of(self, row: Row) -> str:
         """Rank interval of a row, as in 2-4."""
@@ -177,11 +176,11 @@ class Comparison:
                 table.add_column(
                     Text(title), justify="left" if title in TEXT_COLUMNS else "right", min_width=least, no_wrap=True
                 )
-        for row, line in zip(self.rows, lines, strict=True):
+        for row, line, (rank, _) in zip(self.rows, lines, self.ranks, strict=True):
             cells = [Text(cell) for cell in line]
             if self.has_unfinished:
                 cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))
-            table.add_row(*cells, style="bold" if may_be_best(cells[0].plain) else None)
+            table.add_row(*cells, style="bold" if rank == 1 else None)
         return table
 
 
@@ -260,11 +259,6 @@ def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
     """Sort key: comparisons with the most runs that have the metric first, then by best value."""
     values = [row.value for row in comparison.rows for _ in row.runs if row.value is not None]
     return -len(values), sign * values[0] if values else 0
-
-
-def may_be_best(rank: str) -> bool:
-    """True if a rank interval, as shown, begins with 1."""
-    return rank.partition("-")[0] == "1"
 
 
 def kind_of(run: TrackedRun) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison, may_be_best
+from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison
 from seqlab.comparison.costs import quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.differences import differences
@@ -116,13 +116,12 @@ def _comparison_table(comparison: Comparison) -> str:
     lines, letters = [], comparison.letters
     for index, row in enumerate(comparison.rows):
         cells = [escape(cell) for cell in comparison.cells(row)]
-        best = "best" if may_be_best(cells[0]) else ""
         cells[0] += f" <sup>{letters[index]}</sup>" if letters else ""
         cells[1] = mark(index) + cells[1]
         if comparison.has_unfinished:
             cells[-2] = f'<span class="{escape(row.run.status)}">{cells[-2]}</span>'
         cells[-1] = f'<code title="{escape(row.run.id)}">{cells[-1]}</code>'
-        lines.append(_row("td", cells, classes, best))
+        lines.append(_row("td", cells, classes, "best" if comparison.ranks[index][0] == 1 else ""))
     return _table(_row("th", [escape(title).replace("\n", "<br>") for title in comparison.header], classes), lines)
 
 

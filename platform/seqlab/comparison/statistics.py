@@ -179,15 +179,14 @@ def ranks(told: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 def letters(told: NDArray[np.bool_]) -> list[str]:
     """Compact letter display of K estimates (Piepho 2004): two share a letter if they are not told apart, and else not.
-
-    Raises:
-        ValueError: more than 52 letters are needed.
-    """
+    Empty where the alphabet is too short."""
+    if len(told) > len(ascii_letters):
+        return []
     groups = [frozenset(range(len(told)))]
     for one, other in zip(*np.nonzero(told), strict=True):
         parts = [group - {place} for group in groups for place in ((one, other) if {one, other} <= group else (None,))]
         groups = [part for part in dict.fromkeys(parts) if not any(part < whole for whole in parts)]
-    if len(groups) > len(ascii_letters):
-        raise ValueError(f"{len(groups)} letters are needed, and there are {len(ascii_letters)}")
+        if len(groups) > len(ascii_letters):
+            return []
     groups.sort(key=sorted)
     return ["".join(ascii_letters[n] for n, group in enumerate(groups) if k in group) for k in range(len(told))]

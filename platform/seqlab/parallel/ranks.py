@@ -55,8 +55,5 @@ def data_parallel(trainer: L.Trainer) -> DataParallel:
 
 def of_all_ranks(mine: ValueT) -> list[ValueT]:
     """Gathers each process's value, in rank order. Every process must call it."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return [mine]
-    gathered: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(gathered, mine)
-    return gathered
+    size = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return DataParallel(size=size).gather(mine)
