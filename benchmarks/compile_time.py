@@ -24,13 +24,15 @@ from seqlab.batch import TokenBatch
 from seqlab.config.quiet import quiet
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
-from seqlab.recurrence import GRU
+from seqlab.recurrence import GRU, SLSTM, Mamba
 from seqlab.tasks import LanguageModeling
 
 LAYERS, WIDTH, LENGTH, VOCABULARY = 4, 128, 64, 512
 MODELS: dict[str, dict[str, Any]] = {
     "attention": {"mixer": partial(Attention, num_heads=4), "positions": RoPE},
     "GRU": {"mixer": GRU, "positions": NoPositions},
+    "SLSTM": {"mixer": SLSTM, "positions": NoPositions},
+    "Mamba": {"mixer": Mamba, "positions": NoPositions},
 }
 STRATEGIES = {1: ("auto",), 2: ("ddp", "fsdp2", "tp")}
 """Strategies by number of processes."""

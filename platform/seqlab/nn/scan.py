@@ -29,7 +29,7 @@ def scan_over_time(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tupl
     return outputs, carry
 
 
-# Unrolled, 32 steps take minutes to compile; so `torch.compile` compiles the step alone.
+# Unrolled, a loop takes minutes to compile, and each length again; so `torch.compile` compiles the step alone.
 @torch.compiler.disable(recursive=False)  # type: ignore[no-untyped-call, untyped-decorator]
 def _loop(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Carry]:
     collected = []
