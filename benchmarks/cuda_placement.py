@@ -2,7 +2,7 @@
 
 python benchmarks/cuda_placement.py [MODEL ...]       the table of docs/cuda.md; all models take a quarter of an hour
 
-The library of onnxruntime-gpu, which pip downloads into build/cuda (250 MB), is opened over stubs of CUDA's libraries:
+The CUDA provider of the installed onnxruntime-gpu is opened over stubs of CUDA's libraries, made in build/cuda:
 `fake_cuda.c`, and functions that do nothing. It then places nodes and plans copies as on a GPU, and tells whether it
 would record the graph with `enable_cuda_graph`. No kernel runs.
 """
@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -117,39 +116,37 @@ class Placement(NamedTuple):
 
 @cache
 def fake_cuda() -> dict[str, str]:
-    """Environment variables with which Python opens onnxruntime-gpu over the stubs; makes both first.
+    """Environment variables with which the installed onnxruntime opens its CUDA provider over the stubs; makes these.
 
     Raises:
-        OSError: `cc` or `nm` is missing, or pip cannot download the wheel.
+        OSError: `cc` or `nm` is missing, or this onnxruntime has no CUDA provider.
     """
     for tool in ("cc", "nm"):
         if shutil.which(tool) is None:
             raise OSError(f"there is no {tool} here")
-    wheel = f"onnxruntime-gpu=={onnxruntime.__version__}"
-    made = BUILD / f"{wheel}-{hashlib.sha256(FAKES.read_bytes()).hexdigest()[:8]}"
+    library = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_cuda.so"
+    if not library.exists():
+        raise OSError("the installed onnxruntime has no CUDA provider")
+    made = BUILD / f"{onnxruntime.__version__}-{hashlib.sha256(FAKES.read_bytes()).hexdigest()[:8]}"
     if not made.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILD) as folder:
-            pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, wheel]
-            if subprocess.run(pip, capture_output=True).returncode:
-                raise OSError(f"pip cannot download {wheel}")
-            with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as archive:
-                archive.extractall(packages := Path(folder) / "made")
-            _add_stubs(packages)
-            packages.replace(made)
-    return {"PYTHONPATH": str(made), "LD_LIBRARY_PATH": str(made)}
+            stubs = Path(folder) / "made"
+            stubs.mkdir()
+            _add_stubs(library, stubs)
+            stubs.replace(made)
+    return {"LD_LIBRARY_PATH": str(made)}
 
 
-def _add_stubs(packages: Path) -> None:
-    """Compiles stubs of the libraries that onnxruntime-gpu in a folder needs, into this folder."""
-    library = packages / "onnxruntime" / "capi" / "libonnxruntime_providers_cuda.so"
+def _add_stubs(library: Path, folder: Path) -> None:
+    """Compiles stubs of the libraries that onnxruntime's CUDA provider needs, into a folder."""
     needed = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True)
     texts = {text.decode() for text in re.findall(rb"\0((?:cudnn|lib)[\w.]+)(?=\0)", library.read_bytes())}
     for name in filter(re.compile(r"lib(cuda|cudart|cublas|cublasLt|curand)\.so\.\d+").fullmatch, texts):
-        _stub(packages / name, re.findall(rf"(\w+)@{name}\n", needed.stdout))
+        _stub(folder / name, re.findall(rf"(\w+)@{name}\n", needed.stdout))
     # The driver's functions have no version; cuDNN is opened by its name, and its functions by theirs.
-    _stub(packages / "libcuda.so.1", re.findall(r"\b(cu[A-Z]\w*)\n", needed.stdout))
-    _stub(packages / "libcudnn.so", filter(re.compile("cudnn[A-Z].*").fullmatch, texts))
+    _stub(folder / "libcuda.so.1", re.findall(r"\b(cu[A-Z]\w*)\n", needed.stdout))
+    _stub(folder / "libcudnn.so", filter(re.compile("cudnn[A-Z].*").fullmatch, texts))
 
 
 def _stub(library: Path, functions: Iterable[str]) -> None:

@@ -90,7 +90,8 @@ class Provider:
             ort.preload_dlls()
         failures = [line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")]
         if failures:
-            raise self._cannot_load(failures[0].removeprefix("Failed to load "))
+            reason = failures[0].removeprefix("Failed to load ")
+            raise self._cannot_load(re.sub(r"^(\S+: )\1", r"\1", reason))  # the system repeats the library's name
         if sys.platform == "linux":
             try:
                 CDLL("libcuda.so.1")
