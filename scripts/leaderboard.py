@@ -1,7 +1,7 @@
 """Fits the comparison of docs/leaderboard.md, and writes its tables and figures: `make leaderboard`.
 
-Every mixer has the same number of parameters, the best of four learning rates in validation, and three seeds with that
-rate. After a stop, the same command continues.
+Every mixer has the same number of parameters, its best learning rate in validation, and five seeds with that rate.
+After a stop, the same command continues.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,8 +21,9 @@ from seqlab.cli import main
 from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.rows import Row, short
 from seqlab.comparison.seeds import LR, by_seed, config_of
+from seqlab.sweeps.another_seed import another_seed
 from seqlab.sweeps.fits import score
-from seqlab.tracking.params import RUN_SPECIFIC, to_yaml
+from seqlab.sweeps.several import fit_all
 from seqlab.tracking.runs import SWEEP_TAG, TrackedRun, search
 from seqlab.tracking.store import Store
 
@@ -31,7 +31,7 @@ MIXERS = (
     *("NGramWindow", "RNN", "LSTM", "GRU", "MinGRU", "S4D", "RGLRU"),
     *("Mamba", "Mamba2", "MLSTM", "RWKV7", "GatedDeltaNet"),
 )
-SEEDS = (0, 1, 2)
+SEEDS = range(5)
 BUDGET = ["--match", "params", "--to", "410000", "--match_by", "ffn.d_ff", "--model.model.d_model", "128"]
 PAGE = Path(__file__).parent.parent / "docs/leaderboard.md"
 
@@ -42,7 +42,7 @@ class Track:
 
     Attributes:
         fit: the arguments of each fit.
-        rates: the learning rates.
+        rates: the learning rates; the grid goes on while the best is at an end.
         positions: the encodings of attention.
         mixer: the template that puts a mixer into the model.
         seeds: the options that a seed sets, without the seed of synthetic data, which draws the examples.
@@ -63,15 +63,15 @@ class Track:
         return f"leaderboard-{self.name}"
 
     @property
-    def grid(self) -> list[float]:
-        return [float(rate) for rate in self.rates.split(",")]
-
-    @property
     def runs(self) -> list[TrackedRun]:
-        """Finished fits with a rate of the grid."""
+        """Finished fits."""
         runs = search(self.store, experiment=self.experiment)
-        fits = [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
-        return [run for run in fits if float(run.params[LR]) in self.grid]
+        return [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
+
+    def at_an_end(self, run: TrackedRun) -> bool:
+        """True if no lower or no higher rate was tried with a run's model, so that a better one may lie beyond."""
+        tried = [float(one.params[LR]) for one in self.runs if config_of(one, LR) == config_of(run, LR)]
+        return float(run.params[LR]) in (min(tried), max(tried))
 
 
 TEXT = [
@@ -103,23 +103,29 @@ def tracks(shakespeare: Path | None) -> Iterator[Track]:
 def sweep(track: Track, jobs: int, name: str, vary: str, *fit: str) -> None:
     """Tries each variant with each learning rate."""
     seqlab(
-        *("sweep", *track.fit[:2], "--vary", vary, "--vary", f"model.lr={track.rates}", "--sampler", "grid"),
+        *(
+            "sweep",
+            *track.fit[:2],
+            "--vary",
+            vary,
+            "--vary",
+            f"model.lr={track.rates}",
+            "--sampler",
+            "grid",
+            "--extend",
+            "model.lr",
+        ),
         *("--jobs", str(jobs), "--name", f"{track.experiment}-{name}", "--experiment", track.experiment, "--"),
         *(*BUDGET, *track.fit[2:], *fit),
     )
 
 
-def fit_seeds(track: Track, jobs: int, folder: Path) -> None:
+def fit_seeds(track: Track, jobs: int) -> None:
     """Fits each model at its best learning rate with its missing seeds."""
-    commands = []
-    for run in best(track):
-        config = folder / f"{track.experiment}-{label(run)}.yaml"
-        config.write_text(to_yaml({name: value for name, value in run.config.items() if name not in RUN_SPECIFIC}))
-        for seed in SEEDS[1:]:
-            named = ["--run_name", f"{label(run)}-s{seed}", "--experiment", track.experiment, "--resume", "auto"]
-            commands.append(["fit", "--config", str(config), *(f"--{name}={seed}" for name in track.seeds), *named])
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda command: seqlab(*command), commands))
+    wanted = [
+        another_seed(run, f"{label(run)}-s{seed}", seed, track.seeds) for run in best(track) for seed in SEEDS[1:]
+    ]
+    fit_all(wanted, track.experiment, jobs)
 
 
 def test(track: Track) -> list[str]:
@@ -167,9 +173,8 @@ def table(track: Track, comparison: Comparison) -> str:
 
 
 def rate(track: Track, row: Row) -> str:
-    """The learning rate, with a star at an end of the grid, since a better rate may lie beyond."""
-    rate = float(row.run.params[LR])
-    return f"{rate:g}" + ("\\*" if rate in (track.grid[0], track.grid[-1]) else "")
+    """The learning rate, with a star at an end of those tried."""
+    return f"{float(row.run.params[LR]):g}" + ("\\*" if track.at_an_end(row.run) else "")
 
 
 def write(track: Track, runs: list[str]) -> None:
@@ -223,8 +228,6 @@ def make() -> None:
     options = parser.parse_args()
     # Concurrent fits with more threads than cores wait for each other at each step of a loop over time.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))
-    folder = Store().root / "leaderboard"
-    folder.mkdir(parents=True, exist_ok=True)
     for track in tracks(options.shakespeare):
         if options.only in (None, track.name):
             mixers, positions = ",".join(map(track.mixer.format, MIXERS)), ",".join(track.positions)
@@ -237,7 +240,7 @@ def make() -> None:
                 f"model.model.positions={positions}",
                 f"--model.model.mixer={attention}",
             )
-            fit_seeds(track, options.jobs, folder)
+            fit_seeds(track, options.jobs)
             write(track, test(track))
 
 

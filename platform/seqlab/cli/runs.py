@@ -10,6 +10,9 @@ from pathlib import Path
 
 from seqlab.cli.verb import RUN, TRUST, argument, decimal, verb, whole_number
 
+PAIRED_LACKS = ("metric", "tokens", "price", "out", "quiet", "until_decided", "max_seeds", "jobs")
+"""Options of compare that `--paired` does not take."""
+
 
 @verb(
     "list the packaged configs, or print one",
@@ -39,14 +42,17 @@ def configs(options: argparse.Namespace) -> int:
     argument(
         "--paired", action="store_true", help="compare the first RUN with each of the others on the same test examples"
     ),
+    argument("--until-decided", action="store_true", help="fit more seeds of rows whose order is open"),
+    argument("--max-seeds", type=whole_number, metavar="N", help="seeds of a row until then; default: 10"),
+    argument("--jobs", type=whole_number, metavar="N", help="concurrent fits of --until-decided; default: 1"),
     TRUST,
 )
 def compare(options: argparse.Namespace) -> int:
     if options.paired:
         from seqlab.cli.paired import compare_paired
 
-        given = {name: getattr(options, name) for name in ("metric", "tokens", "price", "out", "quiet")}
-        if others := [name for name, value in given.items() if value not in (None, False)]:
+        given = {name: getattr(options, name) for name in PAIRED_LACKS}
+        if others := [name.replace("_", "-") for name, value in given.items() if value not in (None, False)]:
             raise ValueError(f"--paired prints how models differ by test example, and takes no --{others[0]}")
         compare_paired(options.runs, experiment=options.experiment, trust=options.trust)
         return 0
@@ -56,6 +62,9 @@ def compare(options: argparse.Namespace) -> int:
     from seqlab.files.html_page import made_by
     from seqlab.files.place_to_write import file_to_write
 
+    limits = {"--max-seeds": options.max_seeds, "--jobs": options.jobs}
+    if not options.until_decided and (idle := [name for name, value in limits.items() if value is not None]):
+        raise ValueError(f"{idle[0]} is for --until-decided")
     out = None if options.out is None else file_to_write(options.out, made_by("compare"))
     result = compare(
         options.runs or None,
@@ -64,6 +73,13 @@ def compare(options: argparse.Namespace) -> int:
         tokens=options.tokens,
         price=options.price,
     )
+    if options.until_decided:
+        from seqlab.cli.decided import compare_until_decided
+
+        most, jobs = (
+            default if value is None else value for default, value in zip((10, 1), limits.values(), strict=True)
+        )
+        result = compare_until_decided(result, most, jobs, options.trust)
     if options.quiet:
         print("\n".join(run.id for group in (result, *result.apart) for run in group.runs))
     else:

@@ -43,6 +43,7 @@ JOINING = 60.0
         help="metrics to optimise; several give a Pareto front; default: val/loss",
     ),
     argument("--prune", action="store_const", const=True, help="stop bad trials early by successive halving"),
+    argument("--extend", metavar="OPTION", help="continue a grid whose best value of this option is at an end"),
     argument("--name", metavar="NAME", help="name of the sweep; default: derived from its options, so that it resumes"),
     argument("--experiment", metavar="NAME", help="experiment of the runs; default: the sweep's name"),
     argument("--storage", metavar="URL", help="Optuna storage; default: sweeps.db beside the runs"),
@@ -205,11 +206,12 @@ def _check_fits(plan: Plan) -> None:
 
     from seqlab.cli.parsed_fit import check_fit
     from seqlab.config.quiet import quiet
+    from seqlab.sweeps.space import read_space
 
     quiet()
     ends = {
         name: of.choices if isinstance(of, CategoricalDistribution) else (of.low, of.high)  # type: ignore[attr-defined]
-        for name, of in plan.space.items()
+        for name, of in read_space(plan.vary).items()
     }
     first = {name: values[0] for name, values in ends.items()}
     settings = [first, *({**first, name: value} for name, values in ends.items() for value in values[1:])]

@@ -41,6 +41,7 @@ class Comparison:
         apart: comparisons of the runs of other tasks and datasets.
         searched: all runs from which these were chosen.
         unreadable: runs left out because they cannot be read.
+        decided: pairs of rows told apart by a sequential comparison, instead of one at the end; None = not sequential.
     """
 
     rows: list[Row]
@@ -50,6 +51,7 @@ class Comparison:
     apart: tuple[Comparison, ...] = ()
     searched: tuple[TrackedRun, ...] = ()
     unreadable: tuple[BrokenRun, ...] = ()
+    decided: NDArray[np.bool_] | None = None
 
     @property
     def runs(self) -> list[TrackedRun]:
@@ -73,7 +75,9 @@ class Comparison:
 
     @cached_property
     def told_apart(self) -> NDArray[np.bool_]:
-        """Pairs of rows with the metric of which the first is better beyond doubt: `statistics.better`."""
+        """Pairs of rows with the metric of which the first is certainly better: `decided`, or `statistics.better`."""
+        if self.decided is not None:
+            return self.decided
         sign = -1 if more_is_better(self.metric) else 1
         rows = [row for row in self.rows if row.value is not None]
         known = [(sign * (row.value or 0), row.estimate) for row in rows]

@@ -153,7 +153,7 @@ def examples_needed(found: Estimate, count: int, *, level: float = LEVEL) -> int
     return int(np.ceil(count * np.square(far * found.error / found.value)))
 
 
-def better(found: Estimate) -> NDArray[np.bool_]:
+def better(found: Estimate, level: float = LEVEL) -> NDArray[np.bool_]:
     """Pairs of K independent estimates that are told apart, (K, K): True at i, j if i is lower than j by Welch's test
     with Holm's correction over all pairs. An estimate with an unknown error (NaN) is not told apart from any."""
     value, error, freedom = (
@@ -163,7 +163,7 @@ def better(found: Estimate) -> NDArray[np.bool_]:
     first, second = known[np.array(np.triu_indices(len(known), 1))]
     pairs = [Estimate(value[place], error[place], freedom[place]) for place in (first, second)]
     gap = unpaired(*pairs)
-    certain = _corrected(gap.p) < LEVEL
+    certain = _corrected(gap.p) < level
     lower, higher = np.where(gap.value < 0, (first, second), (second, first))[:, certain]
     told = np.zeros((len(value), len(value)), dtype=bool)
     told[lower, higher] = True

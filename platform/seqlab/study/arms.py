@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seqlab.callbacks.stopping import StoppedError, StopSignals
-from seqlab.sweeps.fits import Fit, Place, score, stop
-from seqlab.tracking.job import JOB_TAG
-from seqlab.tracking.runs import PARENT_TAG, TrackedRun, search, settle
-from seqlab.tracking.store import Store
-
-TICK = 0.02
-"""Seconds between checks of the fits."""
+from seqlab.sweeps.fits import score
+from seqlab.sweeps.several import Job, fit_all
+from seqlab.tracking.runs import PARENT_TAG, TrackedRun
 
 
 @dataclass(frozen=True)
@@ -72,36 +64,8 @@ def fit_arms(arms: Sequence[Arm], experiment: str, seed: int, at_once: int, pare
 
 def _fit(wanted: Sequence[tuple[Arm, float, int]], experiment: str, at_once: int, parent: str) -> dict[str, TrackedRun]:
     """Fits the missing ones of the wanted jobs, and returns all finished runs of the experiment by job."""
-    store, place = Store(), Place(threads=max(1, (os.cpu_count() or 1) // at_once))
-    done = _finished(store, experiment)
-    waiting = [one for one in wanted if one[0].job(*one[1:]) not in done]
-    running: list[tuple[str, Fit]] = []
-    signals, total = StopSignals(), len(waiting)
-    signals.catch("step of each fit")
-    try:
-        while (waiting or running) and not signals.received:
-            while waiting and len(running) < at_once:
-                arm, rate, seed = waiting.pop(0)
-                job = arm.job(rate, seed)
-                args = [*arm.flags(rate, seed), f"--experiment={experiment}", f"--run_name={job}"]
-                tags = json.dumps({PARENT_TAG: parent, "arm": arm.name, "arm.job": job})
-                running.append((job, Fit(args, tags, store.root / "fits" / experiment / f"{job}.log", place)))
-            for job, fit in [one for one in running if one[1].code is not None]:
-                running.remove((job, fit))
-                why = "" if fit.code == 0 else f" failed: {fit.why_failed(None)}; see {fit.log}"
-                print(f"fit {total - len(waiting) - len(running)} of {total}: {job}{why}", file=sys.stderr)
-            time.sleep(TICK)
-    finally:
-        stop([fit for _, fit in running])
-        signals.release()
-    if signals.received:
-        raise StoppedError(signals.received)
-    return _finished(store, experiment) if total else done
-
-
-def _finished(store: Store, experiment: str) -> dict[str, TrackedRun]:
-    if not store.exists:
-        return {}
-    settle(store)
-    runs = search(store, experiment=experiment)
-    return {run.tags[JOB_TAG]: run for run in runs if run.status == "FINISHED" and JOB_TAG in run.tags}
+    jobs = [
+        Job(arm.job(rate, seed), arm.flags(rate, seed), {PARENT_TAG: parent, "arm": arm.name})
+        for arm, rate, seed in wanted
+    ]
+    return fit_all(jobs, experiment, at_once)

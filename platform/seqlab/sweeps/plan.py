@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from optuna.distributions import CategoricalDistribution
 
 from seqlab.files.plain_values import read_yaml
 from seqlab.files.regular_file import check_regular
+from seqlab.sweeps.extend import ladder
 from seqlab.sweeps.space import Space, grid, read_space
 from seqlab.tracking.logger import check_experiment
 
@@ -33,6 +35,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "sampler": (str,),
     "objective": (str,),
     "prune": (bool,),
+    "extend": (str,),
     "name": (str,),
     "experiment": (str,),
     "storage": (str,),
@@ -56,6 +59,7 @@ class Plan:
         sampler: one of `SAMPLERS`.
         objectives: metrics to optimise, read from each run by `score`.
         prune: whether bad trials are stopped early.
+        extend: varied option whose grid continues while its best value lies at an end; "" = none.
         config_files: beginning of the sha256 of each config that is a file, to detect changes since the sweep began.
 
     Raises:
@@ -72,16 +76,32 @@ class Plan:
     sampler: str
     objectives: list[str]
     prune: bool
+    extend: str
     config_files: dict[str, str]
 
     @property
     def space(self) -> Space:
-        return read_space(self.vary)
+        """Distribution of each option, including the values to which a grid may be extended."""
+        space = read_space(self.vary)
+        if self.extend:
+            space[self.extend] = CategoricalDistribution(ladder(self.extend, space[self.extend].choices))  # type: ignore[attr-defined]
+        return space
 
     @property
     def settings(self) -> dict[str, Any]:
         """Settings that a sweep of this name must share to be continued; the number of trials may grow."""
-        kept = ("experiment", "configs", "vary", "fit", "seeds", "sampler", "objectives", "prune", "config_files")
+        kept = (
+            "experiment",
+            "configs",
+            "vary",
+            "fit",
+            "seeds",
+            "sampler",
+            "objectives",
+            "prune",
+            "extend",
+            "config_files",
+        )
         return {name: getattr(self, name) for name in kept}
 
     def run_name(self, trial: int, seed: int) -> str:
@@ -123,7 +143,12 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     prune = given.get("prune", False)
     if prune and len(objectives) > 1:
         raise ValueError(f"--prune needs one objective, got {', '.join(objectives)}")
-    digest = _sha256(json.dumps([configs, vary, fit, seeds, sampler, objectives, prune]).encode())
+    extend = given.get("extend", "")
+    if extend and (sampler != "grid" or extend not in space or len(objectives) > 1):
+        raise ValueError(f"--extend {extend}: accepted with --sampler grid and one objective: {', '.join(space)}")
+    digest = _sha256(
+        json.dumps([configs, vary, fit, seeds, sampler, objectives, prune, *filter(None, [extend])]).encode()
+    )
     name = given.get("name", f"{Path(configs[-1]).stem}-{digest[:6]}")
     if given.get("storage") == "":
         raise ValueError("--storage is empty; accepted: a URL as Optuna takes it, such as sqlite:///sweeps.db")
@@ -132,7 +157,9 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     experiment = given.get("experiment", name)
     check_experiment(experiment)
     files = {config: _sha256(path.read_bytes()) for config in configs if (path := Path(config)).is_file()}
-    return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, files)
+    plan = Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, extend, files)
+    assert plan.space  # refuses values that cannot be extended
+    return plan
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from seqlab.comparison.rows import more_is_better
 from seqlab.files.plain_tables import SQLITE, check_files, check_tables_to_write
+from seqlab.sweeps.extend import beyond
 from seqlab.sweeps.plan import Plan
-from seqlab.sweeps.space import grid
+from seqlab.sweeps.space import grid, read_space
 from seqlab.tracking.provenance import host_id, is_gone, process_tags
 
 BEAT, SILENCE = 30.0, 300.0
@@ -91,6 +92,18 @@ class Queue:
                     return trial, {name: _suggest(trial, name, of) for name, of in self.plan.space.items()}
         return None
 
+    def extend(self) -> list[dict[str, Any]]:
+        """Enqueues the settings at which an extended grid continues, and returns them."""
+        if not self.plan.extend:
+            return []
+        steps = self.plan.space[self.plan.extend].choices  # type: ignore[attr-defined]
+        sign = 1 if self.study.direction == StudyDirection.MINIMIZE else -1
+        with self._alone():
+            found = beyond(self.study.get_trials(deepcopy=False), self.plan.extend, steps, sign)
+            for setting in found:
+                self.study.enqueue_trial(setting, skip_if_exists=True)
+        return found
+
     def beat(self, trials: list[Trial]) -> None:
         """Records a heartbeat for these trials."""
         for trial in trials:
@@ -124,7 +137,7 @@ class Queue:
     def _fill(self) -> None:
         """Enqueues missing trials; a restarted sweep may have more trials than before."""
         self.study.set_user_attr("settings", self.plan.settings)
-        settings = grid(self.plan.space) if self.plan.sampler == "grid" else [{}] * self.plan.trials
+        settings = grid(read_space(self.plan.vary)) if self.plan.sampler == "grid" else [{}] * self.plan.trials
         for setting in settings[len(self.study.get_trials(deepcopy=False)) :]:
             self.study.enqueue_trial(setting)
 

@@ -91,6 +91,9 @@ class Worker:
                     beat = time.monotonic()
                     self.queue.beat([job.trial for job in self._jobs])
                 if ended or look:  # a trial has ended here, or may have been requeued elsewhere
+                    for setting in self.queue.extend():
+                        told = ", ".join(f"{name} {value}" for name, value in setting.items())
+                        self.tell(f"the best {self.plan.extend} is at an end of its grid, which continues: {told}")
                     self._take()
                     if not self._jobs and not (to_the_end and self.queue.left):
                         return
@@ -137,7 +140,8 @@ class Worker:
         self.queue.study.tell(job.trial, means)
         named = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(self.plan.objectives, means, strict=True))
         solved = f" · {matched[COSTS_TAG].partition(';')[0]}" if matched else ""
-        self.tell(f"trial {number} of {self.plan.trials}: {named}{solved}")
+        total = len(self.queue.study.get_trials(deepcopy=False))
+        self.tell(f"trial {number} of {total}: {named}{solved}")
         return False
 
     def _prune(self) -> None:
