@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks import Classification, Tagging
-from seqlab.tasks.drawings import confusion_matrix
+from seqlab.tasks.drawings import AttentionMap, attention_maps, confusion_matrix
 from seqlab.tasks.entities import EntityScores, spell_entities
 from tasks.evaluated import predicted, trained, validated
 
@@ -83,6 +83,16 @@ def test_the_figure_says_what_it_shows() -> None:
     assert page.count("<svg") == 1 and page.rstrip().endswith("</svg>")
     for text in ("noun", "verb", "predicted", "true", "95"):
         assert text in page
+
+
+@pytest.mark.filterwarnings("error")
+def test_figures_show_labels_and_tokens_of_any_script() -> None:
+    texts = ["日本語", "हिन्दी", "$x^$", "a_b"]
+    for page in (
+        confusion_matrix(np.eye(4, dtype=int), texts),
+        attention_maps([AttentionMap("mixer", np.full((2, 4, 4), 0.25), texts, texts)]),
+    ):
+        assert all(f">{text}</text>" in page for text in texts)
 
 
 SOME = tagged([[1, 3, 0, 4], [4, 0, 0, 0]], [[1, 3, 0, 4], [4, 4, IGNORE, IGNORE]])

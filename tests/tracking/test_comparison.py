@@ -104,6 +104,17 @@ def test_bits_are_those_of_the_metrics_split(metric: str, bits: float, title: st
     assert [one.split("\n")[0] for one in comparison.header if one.endswith("bits/\nchar")] == [title]
 
 
+@pytest.mark.parametrize(("metric", "title"), [("val/loss", ["nats/"]), ("lr", ["val/"]), ("val/loss_per_frame", [])])
+def test_models_of_several_labels_have_nats_a_frame_as_papers_print_them(
+    metric: str, title: list[str], store: Store
+) -> None:
+    make_run(store, "a", {name: [(4, 8.0), (9, 7.5)] for name in ("val/loss", "val/loss_per_frame", "lr")})
+    comparison = compare(metric=metric, store=store)
+    assert comparison.rows[0].nats_per_frame == 7.5
+    assert [one.split("\n")[0] for one in comparison.header if one.endswith("nats/\nframe")] == title
+    assert not any("bits" in one for one in comparison.header) and ("7.5000" in text(comparison))
+
+
 def test_the_same_data_read_in_other_pieces_is_told(store: Store) -> None:
     for name, seq_len, share in (("short", "128", "0.05"), ("long", "256", "0.1")):
         task = of("LanguageModeling", "text 1")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab.comparison.fair import OF_BYTES, task_of, tokenizer_of, unfair
-from seqlab.comparison.rows import Row, bits_per_char, more_is_better, rows_of, short
+from seqlab.comparison.rows import BITS, NATS_PER_FRAME, Row, beside, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import Estimate, better, letters, ranks
 from seqlab.tracking.readable import BrokenRun, experiment_names
@@ -141,8 +141,8 @@ class Comparison:
 
     @cached_property
     def _columns(self) -> list[tuple[str, Callable[[Row], str]]]:
-        bits = bits_per_char(self.metric)
-        title_of_bits = ("" if self.metric.startswith(("val/", "test/")) else "val/\n") + "bits/\nchar"
+        split = "" if self.metric.startswith(("val/", "test/")) else "val/\n"
+        has_frames = any(row.nats_per_frame is not None for row in self.rows)
         columns: list[tuple[bool, str, Callable[[Row], str]]] = [
             (True, "#", self.rank_of),
             (True, "run", lambda row: row.name),
@@ -150,7 +150,16 @@ class Comparison:
             (self.several_seeds, "sd", lambda row: _fixed(row.deviation) if row.spread else ""),
             (self.has_intervals, "±\n95%", lambda row: _fixed(row.half_width) if row.spread or row.of_examples else ""),
             (self.several_seeds, "n", lambda row: str(len(row.runs))),
-            (self.metric != bits, title_of_bits, lambda row: _fixed(row.bits_per_char)),
+            (
+                self.metric != beside(self.metric, BITS) and not has_frames,
+                f"{split}bits/\nchar",
+                lambda row: _fixed(row.bits_per_char),
+            ),
+            (
+                self.metric != beside(self.metric, NATS_PER_FRAME) and has_frames,
+                f"{split}nats/\nframe",
+                lambda row: _fixed(row.nats_per_frame),
+            ),
             (True, "params", lambda row: short(row.num_params)),
             (True, "FLOPs\n/tok", lambda row: _about(row.num_flops)),
             (True, "state", lambda row: short(row.state_size)),

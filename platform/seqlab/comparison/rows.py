@@ -16,6 +16,7 @@ from seqlab.tracking.runs import TrackedRun
 
 MORE_IS_BETTER = re.compile(r"acc|auc|bleu|chrf|exact|f1|mfu|per_s(?![a-z])|precision|recall")
 SECONDS_A_DAY = 86400
+BITS, NATS_PER_FRAME = "bits_per_char", "loss_per_frame"
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Row:
         spread: mean over several seeds, with its error over seeds.
         of_examples: the same mean, with its error over test examples.
         values: that of each run with one, best first.
-        bits_per_char: bits per character at the same step, on the split of the metric (`bits_per_char`).
+        bits_per_char: bits per character at the same step, on the split of the metric (`beside`).
+        nats_per_frame: loss per frame of several labels, likewise.
         num_params: number of parameters.
         num_flops: training FLOPs per token at the training length.
         state_size: numbers that decoding stores per sequence, at the training length.
@@ -45,6 +47,7 @@ class Row:
     spread: Estimate | None
     of_examples: Estimate | None
     bits_per_char: float | None
+    nats_per_frame: float | None
     num_params: int | None
     num_flops: float | None
     state_size: int | None
@@ -121,7 +124,8 @@ def _row(
         tuple(values),
         mean(values) if len(values) > 1 else None,
         known_by_examples(runs, metric, values) if values else None,
-        _mean([_at(step, run, bits_per_char(metric)) for run, (step, _) in zip(runs, points, strict=True)]),
+        _at(points, runs, beside(metric, BITS)),
+        _at(points, runs, beside(metric, NATS_PER_FRAME)),
         _count(run, "num_params"),
         run.metrics.get("num_flops"),
         _count(run, "state_size"),
@@ -144,13 +148,19 @@ def best_point(run: TrackedRun, metric: str) -> tuple[int, float | None]:
     return (points[-1][0], latest) if math.isfinite(latest) else (-1, None)
 
 
-def bits_per_char(metric: str) -> str:
-    """Name of the bits per character on the split of a metric, or in validation if it has none."""
-    return f"{'test' if metric.startswith('test/') else 'val'}/bits_per_char"
+def beside(metric: str, name: str) -> str:
+    """Metric of a name on the split of another metric, or in validation if that has none."""
+    return f"{'test' if metric.startswith('test/') else 'val'}/{name}"
 
 
-def _at(step: int, run: TrackedRun, metric: str) -> float | None:
-    return dict(run.history(metric)).get(step, run.metrics[metric]) if metric in run.metrics else None
+def _at(points: Sequence[tuple[int, float | None]], runs: Sequence[TrackedRun], metric: str) -> float | None:
+    """Mean of a metric over runs, each at the step of its point."""
+    return _mean(
+        [
+            dict(run.history(metric)).get(step, run.metrics[metric]) if metric in run.metrics else None
+            for run, (step, _) in zip(runs, points, strict=True)
+        ]
+    )
 
 
 def _count(run: TrackedRun, metric: str) -> int | None:

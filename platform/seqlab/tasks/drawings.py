@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,6 +30,17 @@ class AttentionMap(NamedTuple):
     keys: Sequence[str]
 
 
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """Keeps text as text, so that the reader's fonts draw it, in any script; a dollar sign starts no formula."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.fonttype": "none", "text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        yield
+
+
+@_any_script()
 def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
     """Draws a confusion matrix (C, C): rows are true classes, columns are predicted classes."""
     from matplotlib.figure import Figure
@@ -47,6 +60,7 @@ def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
     return _svg(figure)
 
 
+@_any_script()
 def attention_maps(maps: Sequence[AttentionMap]) -> str:
     """Draws one row of images per mixer and one image per head, with queries down and keys across."""
     from matplotlib.colors import PowerNorm
@@ -76,8 +90,8 @@ def attention_maps(maps: Sequence[AttentionMap]) -> str:
 
 
 def _ticks(texts: Sequence[str]) -> list[str]:
-    """Makes spaces and line ends visible, and escapes dollar signs, which would start a formula."""
-    return [text.replace(" ", "\u2423").replace("\n", "\u21b5").replace("$", r"\$") for text in texts]
+    """Makes spaces and line ends visible."""
+    return [text.replace(" ", "\u2423").replace("\n", "\u21b5") for text in texts]
 
 
 def _svg(figure: Figure) -> str:
