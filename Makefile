@@ -9,7 +9,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full
 	$(addprefix tests/runtime/test_,$(addsuffix .py,mutated_bundles refusals shown)) tests/data/test_deep_json.py \
 	tests/data/test_oddities.py tests/data/test_read_as_something_else.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all scale faults mutants processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web gallery clean
+.PHONY: quickstart test test-ci test-all scale faults mutants processors lint benchmarks leaderboard crossing docs cpp cpp-test cpp-docs web gallery clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -72,6 +72,9 @@ benchmarks: .venv/installed
 
 leaderboard: .venv/installed
 	$(BIN)/python scripts/leaderboard.py $(if $(SHAKESPEARE),--shakespeare $(SHAKESPEARE))
+
+crossing: .venv/installed
+	$(BIN)/python scripts/crossing.py $(if $(WIKITEXT),--wikitext $(WIKITEXT))
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("seqlab needs Python 3.11 or later") if sys.version_info < (3, 11) else None'

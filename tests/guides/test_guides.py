@@ -54,6 +54,7 @@ ELSEWHERE = {
     "cpack ": "a build: tests/runtime/test_build.py",
     "apt-get install ": "a bare system: tests/runtime/test_build.py",
     "make leaderboard": "hours: tests/repository/test_scripts.py",
+    "make crossing": "hours: tests/repository/test_crossing.py",
     "chromium ": "a browser",
 }
 """Commands that are not run here: what each needs, and what tests it."""

@@ -1,0 +1,251 @@
+"""Fits the learning curves of docs/leaderboard.md, and writes their tables and figure: `make crossing WIKITEXT=FOLDER`.
+
+At each size every model has its best learning rate of a grid, and several seeds with that rate. After a stop, the same
+command continues. Without a folder, or with `--draw`, the page is written anew from the stored curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+from numpy.typing import NDArray
+
+from learning_curves import Losses, overtaking, power_law
+from seqlab.comparison.rows import short
+from seqlab.comparison.seeds import LR, config_of
+from seqlab.comparison.statistics import mean
+from seqlab.study.charts import COLOURS
+from seqlab.sweeps.another_seed import another_seed
+from seqlab.sweeps.fits import score
+from seqlab.sweeps.several import fit_all
+from seqlab.tracking.runs import SWEEP_TAG, TrackedRun, search
+from seqlab.tracking.store import Store
+
+PAGE = Path(__file__).parent.parent / "docs/leaderboard.md"
+STORED = PAGE.with_suffix("") / "crossing.json"
+HYBRID = "[GatedDeltaNet,GatedDeltaNet,GatedDeltaNet,Attention]"
+MODELS = {
+    "GRU": "GRU",
+    "LSTM": "LSTM",
+    "Mamba2": "Mamba2",
+    "GatedDeltaNet": "GatedDeltaNet",
+    "3:1 hybrid": HYBRID,
+    "Attention-RoPE": "Attention",
+}
+"""Mixer of each model. The hybrid has three blocks of GatedDeltaNet to one of attention without positions."""
+FIT = (
+    *("--data.seq_len", "128", "--data.batch_size", "16", "--trainer.max_steps", "2000"),
+    *("--trainer.val_check_interval", "100", "--trainer.limit_val_batches", "32"),
+    *("--model.schedule", "Constant", "--ema", "0.995"),
+)
+TOKENS_PER_STEP = 2048
+SHOWN = (1, 5, 19)
+"""Points of a curve whose losses are in the table."""
+
+
+class Size(NamedTuple):
+    """Models of one size.
+
+    Attributes:
+        params: number of parameters of each model.
+        seeds: number of fits at the best rate.
+    """
+
+    name: str
+    params: int
+    d_model: int
+    rates: str
+    seeds: int
+
+    @property
+    def experiment(self) -> str:
+        return f"crossing-{self.params}"
+
+
+SIZES = (
+    Size("0.4M", 410_000, 96, "1e-3,2e-3,4e-3", 5),
+    Size("0.1M", 100_000, 48, "2e-3,4e-3,8e-3", 3),
+    Size("1.6M", 1_600_000, 192, "5e-4,1e-3,2e-3", 3),
+)
+
+
+def fit(size: Size, folder: Path, jobs: int) -> None:
+    """Tries each model with each learning rate, and fits the missing seeds at the best one."""
+    text = [f"--data.{split}={folder / file}.txt" for split, file in zip(SPLITS, FILES, strict=True)]
+    same = ["--match", "params", "--to", str(size.params), "--match_by", "ffn.d_ff", "--model.model.num_layers", "4"]
+    same += ["--model.model.d_model", str(size.d_model), *text, *FIT]
+    recurrent = ",".join(mixer for mixer in MODELS.values() if mixer != "Attention")
+    for name, vary, more in (
+        ("mixers", ["--vary", f"model.model.mixer={recurrent}"], []),
+        ("attention", [], ["--model.model.mixer", "Attention", "--model.model.positions", "RoPE"]),
+    ):
+        grid = ["--vary", f"model.lr={size.rates}", *vary, "--sampler", "grid", "--extend", "model.lr"]
+        named = ["--name", f"{size.experiment}-{name}", "--experiment", size.experiment, "--jobs", str(jobs)]
+        command = ["sweep", "--config", "lm/gru", *grid, *named, "--", *same, *more]
+        subprocess.run([sys.executable, "-m", "seqlab", *command], check=True)
+    wanted = [
+        another_seed(
+            run, f"{model}-s{seed}".replace(":", "-").replace(" ", "-"), seed, ("seed_everything", "data.seed")
+        )
+        for model, run in best(size)
+        for seed in range(1, size.seeds)
+    ]
+    fit_all(wanted, size.experiment, jobs)
+
+
+SPLITS, FILES = ("train", "val", "test"), ("train", "valid", "test")
+
+
+def finished(size: Size) -> list[TrackedRun]:
+    runs = search(Store(), experiment=size.experiment)
+    return [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
+
+
+def best(size: Size) -> Iterator[tuple[str, TrackedRun]]:
+    """Best run of each model with the first seed."""
+    for model, mixer in MODELS.items():
+        tried = [run for run in finished(size) if model_of(run) == mixer and run.params["seed_everything"] == "0"]
+        if tried:
+            yield model, min(tried, key=lambda run: score(run, "val/loss"))
+
+
+def model_of(run: TrackedRun) -> str:
+    """Mixer of a run, as in `MODELS`."""
+    mixer = "model.init_args.model.init_args.mixer"
+    paths = [run.params[name] for name in sorted(run.params) if re.fullmatch(rf"{mixer}(\.\d+)?\.class_path", name)]
+    names = [path.rpartition(".")[2] for path in paths]
+    return names[0] if len(names) == 1 else f"[{','.join(names)}]"
+
+
+def curves(size: Size) -> dict[str, Any]:
+    """Stored form of the models of a size that have all rates and seeds."""
+    found = {}
+    for model, run in best(size):
+        runs = [one for one in finished(size) if config_of(one) == config_of(run)]
+        tried = [one for one in finished(size) if config_of(one, LR) == config_of(run, LR)]
+        if len(runs) >= size.seeds:
+            found[model] = {
+                "rates": {f"{float(one.params[LR]):g}": score(one, "val/loss") for one in tried if one not in runs}
+                | {f"{float(run.params[LR]):g}": score(run, "val/loss")},
+                "lr": float(run.params[LR]),
+                **{name: run.metrics[name] for name in ("num_params", "num_flops", "state_size")},
+                "tokens_per_s": max(one.metrics["perf/tokens_per_s"] for one in runs),
+                "losses": [[round(loss, 5) for _, loss in one.history("val/loss")] for one in runs],
+            }
+    return found
+
+
+def tokens_of(losses: Losses) -> NDArray[np.float64]:
+    return TOKENS_PER_STEP * 100 * np.arange(1.0, losses.shape[1] + 1)
+
+
+def table(models: dict[str, Any]) -> list[str]:
+    """One line a model, in the order of the last loss."""
+    some = next(iter(models.values()))["losses"]
+    titles = [f"loss at {short(tokens_of(np.array(some))[place])}" for place in SHOWN]
+    head = ["model", *titles, "lr", "FLOPs a token", "state", "tokens/s", "c of N^-c", "last loss foretold"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for model, found in sorted(models.items(), key=lambda one: np.mean(one[1]["losses"], axis=0)[-1]):
+        losses = np.array(found["losses"])
+        law, last = power_law(tokens_of(losses), losses), mean(losses.T)
+        at = [f"{last.value[place]:.4f} ± {last.half_width[place]:.4f}" for place in SHOWN]
+        rates = [float(rate) for rate in found["rates"]]
+        lr = f"{found['lr']:g}" + ("\\*" if found["lr"] in (min(rates), max(rates)) else "")
+        numbers = [short(found[name]) for name in ("num_flops", "state_size", "tokens_per_s")]
+        of_law = [f"{law.exponent[0]:.2f} ({law.exponent[1]:.2f}-{law.exponent[2]:.2f})"]
+        of_law += [f"{law.predicted[0]:.4f} ({law.predicted[1]:.4f}-{law.predicted[2]:.4f})"]
+        lines.append(f"| {' | '.join([model, *at, lr, *numbers, *of_law])} |")
+    return lines
+
+
+def overtakings(models: dict[str, Any]) -> list[str]:
+    """Each pair of which one overtakes the other, by the number of tokens."""
+    found = []
+    for ours in models:
+        for theirs in models:
+            losses = [np.array(models[name]["losses"]) for name in (ours, theirs)]
+            if ours != theirs and (at := overtaking(tokens_of(losses[0]), *losses)):
+                found.append(
+                    (at.tokens, f"| {ours} | {theirs} | {short(at.tokens)} | {short(at.low)}-{short(at.high)} |")
+                )
+    head = ["| overtakes | whom | after tokens | 95% interval |", "|---|---|---|---|"]
+    return (
+        [*head, *(line for _, line in sorted(found))] if found else ["No model overtakes another within these tokens."]
+    )
+
+
+def drawing(stored: dict[str, Any]) -> alt.VConcatChart:
+    """Mean loss of each model with its interval, against tokens, FLOPs and seconds; a row a size."""
+    rows = []
+    for size, models in stored.items():
+        for model, found in models.items():
+            losses = np.array(found["losses"])
+            means = mean(losses.T)
+            for place, tokens in enumerate(tokens_of(losses)):
+                value, half = float(means.value[place]), float(means.half_width[place])
+                places = {
+                    "tokens": tokens,
+                    "FLOPs": tokens * found["num_flops"],
+                    "seconds": tokens / found["tokens_per_s"],
+                }
+                rows.append(
+                    {"size": size, "model": model, "loss": value, "low": value - half, "high": value + half} | places
+                )
+    colour = alt.Color("model:N", sort=[*MODELS], title=None, scale=alt.Scale(domain=[*MODELS], range=[*COLOURS[:6]]))
+    panels = []
+    for name in stored:
+        base = alt.Chart(alt.InlineData(values=rows)).transform_filter(f"datum.size == '{name}'")
+        loss = alt.Y("loss:Q", title=f"loss, {name} parameters", scale=alt.Scale(zero=False, type="log"))
+        across = []
+        for along in ("tokens", "FLOPs", "seconds"):
+            x = alt.X(f"{along}:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", tickCount=4))
+            lines = base.mark_line().encode(x=x, y=loss, color=colour)
+            bands = base.mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=""), y2="high:Q", color=colour)
+            across.append((bands + lines).properties(width=230, height=230))
+        panels.append(alt.hconcat(*across))
+    return alt.vconcat(*panels).configure(background="white", font="sans-serif").configure_legend(orient="bottom")
+
+
+def write(stored: dict[str, Any]) -> None:
+    """Puts the tables between the marks in the page, and writes the figure beside the page."""
+    figure = f"![Loss against tokens, FLOPs and seconds]({PAGE.stem}/crossing.svg)"
+    lines = ["<!-- crossing -->", figure]
+    for name, models in stored.items():
+        lines += ["", f"**{name} parameters**", "", *table(models), "", *overtakings(models)]
+    lines.append("<!-- end of crossing -->")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(
+        re.sub("<!-- crossing -->.*?<!-- end of crossing -->", lambda _: "\n".join(lines), page, flags=re.DOTALL),
+        encoding="utf-8",
+    )
+    drawing(stored).save(STORED.with_suffix(".svg"))
+
+
+def make(args: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--wikitext", type=Path, help="folder with WikiText-2's train.txt, valid.txt and test.txt")
+    parser.add_argument("--only", choices=[size.name for size in SIZES], help="one size")
+    parser.add_argument("--jobs", type=int, default=2, help="fits at a time")
+    options = parser.parse_args(args)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))
+    stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+    for size in SIZES if options.wikitext else ():
+        if options.only in (None, size.name):
+            fit(size, options.wikitext, options.jobs)
+            stored[size.name] = stored.get(size.name, {}) | curves(size)
+            STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    write(stored)
+
+
+if __name__ == "__main__":
+    make()
