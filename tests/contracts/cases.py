@@ -214,6 +214,7 @@ MIXERS = [
     _in_chunks("delta-net-no-conv", att.DeltaNet, linear.delta_net, {"conv_width": None}, num_heads=2),
     _in_chunks("delta-net-negative", att.DeltaNet, linear.delta_net, num_heads=2, negative_eigenvalues=True),
     _in_chunks("gated-delta-net", att.GatedDeltaNet, linear.delta_net, theirs={"gated": True}, num_heads=2),
+    _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),
     _in_chunks("mamba2-groups", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=2),
     _in_chunks("mlstm", rec.MLSTM, linear.mlstm, num_heads=2),

@@ -100,6 +100,25 @@ def delta_net(
     return _by_head(weights, x, real, num_heads, start, head, swish if gated else None)
 
 
+def kimi_delta_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
+    """Kimi Team 2025, equation 1, S being K x V, and then the gate of the normed heads and the projection."""
+
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        width = len(k)
+        own = slice(h * width, (h + 1) * width)
+        beta = sigmoid(linear(weights, "beta_proj", x_t))[h]
+        q, k = (y / torch.sqrt(y @ y + 1e-6) for y in (q, k))
+        raw = linear(weights, "decay_up", linear(weights, "decay_down", x_t)) + weights["dt_bias"]
+        step = torch.log1p(torch.exp(raw[own]))
+        alpha = torch.exp(-torch.exp(weights["a_log"][h]) * step)
+        erase = torch.eye(width, dtype=x.dtype) - beta * torch.outer(k, k)
+        s = erase @ torch.diag(alpha) @ s.expand(width, width) + beta * torch.outer(k, v)
+        gate = sigmoid(linear(weights, "gate_up", linear(weights, "gate_down", x_t)))[own]
+        return s, gate * rms_norm(s.T @ q / math.sqrt(width), 1e-5) * weights["head_norm.weight"]
+
+    return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head)
+
+
 def mlstm(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
     """Beck et al. 2024 (xLSTM), equations 19-27, not stabilised, C being V x K; then the norm of each head, the output
     gate, and the projection."""

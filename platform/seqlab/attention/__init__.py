@@ -7,6 +7,7 @@ from seqlab.attention.delta_net import DeltaNet
 from seqlab.attention.differential import DifferentialAttention
 from seqlab.attention.gated_delta_net import GatedDeltaNet
 from seqlab.attention.gated_linear import GatedLinearAttention
+from seqlab.attention.kimi_delta import KimiDeltaAttention
 from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
 from seqlab.attention.mamba2 import Mamba2
@@ -32,6 +33,7 @@ __all__ = [
     "GatedDeltaNet",
     "GatedLinearAttention",
     "General",
+    "KimiDeltaAttention",
     "LatentAttention",
     "LinearAttention",
     "LogitSoftCap",
