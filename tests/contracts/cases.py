@@ -131,6 +131,7 @@ _BOTH_WAYS = ({"pattern": att.Bidirectional}, {"sees": _everything})
 _WINDOW = partial(att.SlidingWindow, window=5)
 _LOCAL_FED_GRU = {"score": att.Additive, "recurrence": rec.GRU, "window": 2, "input_feeding": True}
 _MAMBA2: Options = {"d_state": 6, "head_dim": 8, "expand": 2}
+_MAMBA3: Options = {"d_state": 8, "head_dim": 8, "expand": 2}
 
 MIXERS = [
     _attention("attention"),
@@ -217,6 +218,8 @@ MIXERS = [
     _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),
     _in_chunks("mamba2-groups", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=2),
+    _in_chunks("mamba3", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=1),
+    _in_chunks("mamba3-groups", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=2),
     _in_chunks("mlstm", rec.MLSTM, linear.mlstm, num_heads=2),
     _mixer("slstm", rec.SLSTM, cells.slstm, num_heads=2),
     _in_chunks("rwkv7", rec.RWKV7, linear.rwkv7, head_dim=8),

@@ -188,6 +188,57 @@ def mamba2(
     return in_rows(row, x, real)
 
 
+def mamba3(
+    weights: Weights, x: Tensor, real: Tensor, *_: object, d_state: int, head_dim: int, expand: int, num_groups: int
+) -> Tensor:
+    """Lahoti et al. 2026, section 3: the trapezoidal rule with two writes a step, and the state of a head as complex
+    numbers, one for each rotated pair of channels, which the step multiplies by exp(-i angle)."""
+    inner, of_group = expand * x.shape[-1], num_groups * d_state
+    num_heads, half = inner // head_dim, d_state // 2
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        outputs = []
+        turning = [torch.zeros(half // 2, head_dim, dtype=torch.complex128)] * num_heads
+        still = [torch.zeros(half, head_dim, dtype=x.dtype)] * num_heads
+        last = [(torch.zeros(d_state, dtype=x.dtype), torch.zeros(head_dim, dtype=x.dtype))] * num_heads
+        for x_t in vectors:
+            parts = linear(weights, "in_proj", x_t).split(
+                [inner, inner, of_group, of_group, num_heads, num_heads, num_heads, half // 2]
+            )
+            z, values, keys, queries, dt, rate, share, turn = parts
+            heads = []
+            for h, v in enumerate(values.split(head_dim)):
+                group = h // (num_heads // num_groups)
+                k, q = (
+                    rms_norm(each.split(d_state)[group], 1e-5) * weights[f"{name}_norm.weight"]
+                    + weights[f"{name}_bias"][h]
+                    for name, each in (("k", keys), ("q", queries))
+                )
+                step = torch.log1p(torch.exp(dt[h] + weights["dt_bias"][h]))
+                alpha = torch.exp(-step * torch.clamp(torch.log1p(torch.exp(rate[h])), min=1e-4))
+                lam = sigmoid(share[h])
+                angle = step * math.pi * torch.tanh(turn)
+                old_k, old_v = last[h]
+                then, now = (1 - lam) * step * alpha, lam * step
+                spin = torch.exp(-1j * angle).unsqueeze(1)  # the state seen from axes that turn with the tokens
+                turning[h] = alpha * spin * turning[h] + then * spin * torch.outer(_pairs(old_k[:half]), old_v + 0j)
+                turning[h] = turning[h] + now * torch.outer(_pairs(k[:half]), v + 0j)
+                still[h] = alpha * still[h] + then * torch.outer(old_k[half:], old_v)
+                still[h] = still[h] + now * torch.outer(k[half:], v)
+                read = (_pairs(q[:half]).conj() @ turning[h]).real + q[half:] @ still[h]
+                heads.append(read + weights["skip"][h] * v)
+                last[h] = (k, v)
+            outputs.append(linear(weights, "out_proj", torch.cat(heads) * swish(z)))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
+def _pairs(x: Tensor) -> Tensor:
+    """Neighbouring channels as complex numbers."""
+    return torch.complex(x[0::2], x[1::2])
+
+
 def _by_head(
     weights: Weights,
     x: Tensor,

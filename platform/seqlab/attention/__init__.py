@@ -11,6 +11,7 @@ from seqlab.attention.kimi_delta import KimiDeltaAttention
 from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
 from seqlab.attention.mamba2 import Mamba2
+from seqlab.attention.mamba3 import Mamba3
 from seqlab.attention.multiplicative import MultiplicativeAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
@@ -38,6 +39,7 @@ __all__ = [
     "LinearAttention",
     "LogitSoftCap",
     "Mamba2",
+    "Mamba3",
     "MultiplicativeAttention",
     "OutputGate",
     "Pattern",
