@@ -150,11 +150,16 @@ MIXERS = [
     ),
     _attention("attention-sink", {"parts": [att.AttentionSink]}, heads=GROUPED),
     _attention("attention-output-gate", {"parts": [att.OutputGate]}),
+    _attention("attention-head-gate", {"parts": [partial(att.OutputGate, per="head")]}),
     _attention("attention-top-k", {"parts": [partial(att.TopK, k=3)]}, {"change": softmax.top_k(3)}),
     _attention(
         "attention-parts",
         {"parts": [att.QueryKeyNorm, att.AttentionSink, att.OutputGate], "pattern": _WINDOW},
         {"sees": _within_5},
+    ),
+    _attention("attention-forget-gate", {"parts": [att.ForgetGate]}, heads=GROUPED),
+    _attention(
+        "attention-forget-gate-window", {"parts": [att.ForgetGate], "pattern": _WINDOW}, {"sees": _within_5}, GROUPED
     ),
     _latent("latent"),
     _latent("latent-compressed-queries", 3, head_dim=6, q_rank=5, rope_head_dim=2),

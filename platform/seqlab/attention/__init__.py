@@ -5,6 +5,7 @@ from seqlab.attention.alignment import Additive, AlignmentScore, Dot, General
 from seqlab.attention.cross import CrossAttention
 from seqlab.attention.delta_net import DeltaNet
 from seqlab.attention.differential import DifferentialAttention
+from seqlab.attention.forget_gate import ForgetGate
 from seqlab.attention.gated_delta_net import GatedDeltaNet
 from seqlab.attention.gated_linear import GatedLinearAttention
 from seqlab.attention.kimi_delta import KimiDeltaAttention
@@ -31,6 +32,7 @@ __all__ = [
     "DeltaNet",
     "DifferentialAttention",
     "Dot",
+    "ForgetGate",
     "GatedDeltaNet",
     "GatedLinearAttention",
     "General",
