@@ -100,6 +100,24 @@ def delta_net(
     return _by_head(weights, x, real, num_heads, start, head, swish if gated else None)
 
 
+def gated_delta_product(
+    weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, writes: int, strongest: float = 2
+) -> Tensor:
+    """Siems et al. 2025, equations 4 and 5: H = (I - beta_j k_j k_j^T) H + beta_j k_j v_j^T for each write of a token,
+    after a decay, H being K x V."""
+
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        betas = sigmoid(linear(weights, "beta_proj", x_t)).chunk(num_heads)[h] * strongest
+        s = _selective_decay(weights, linear(weights, "decay_proj", x_t), h)[1] * s.expand(len(q), len(v) // writes)
+        for beta, k_j, v_j in zip(betas, k.chunk(writes), v.chunk(writes), strict=True):
+            k_j = k_j / torch.sqrt(k_j @ k_j + 1e-6)
+            s = s + beta * torch.outer(k_j, v_j - s.T @ k_j)
+        q = q / torch.sqrt(q @ q + 1e-6)
+        return s, rms_norm(s.T @ q / math.sqrt(len(q)), 1e-5) * weights["head_norm.weight"]
+
+    return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head, swish)
+
+
 def kimi_delta_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
     """Kimi Team 2025, equation 1, S being K x V, and then the gate of the normed heads and the projection."""
 

@@ -7,6 +7,7 @@ from seqlab.attention.delta_net import DeltaNet
 from seqlab.attention.differential import DifferentialAttention
 from seqlab.attention.forget_gate import ForgetGate
 from seqlab.attention.gated_delta_net import GatedDeltaNet
+from seqlab.attention.gated_delta_product import GatedDeltaProduct
 from seqlab.attention.gated_linear import GatedLinearAttention
 from seqlab.attention.kimi_delta import KimiDeltaAttention
 from seqlab.attention.latent import LatentAttention
@@ -34,6 +35,7 @@ __all__ = [
     "Dot",
     "ForgetGate",
     "GatedDeltaNet",
+    "GatedDeltaProduct",
     "GatedLinearAttention",
     "General",
     "KimiDeltaAttention",

@@ -18,8 +18,8 @@ from seqlab.nn.numerics import at_least_float32, logsigmoid
 class ForgetGate(AttentionPart):
     """Lin et al. 2025, "Forgetting Transformer", equation 5: the score of key j for query t gets the sum of log f_l
     over j < l <= t, with one gate f_l = sigmoid(W x_l + b) per head. Their "Pro" block has `QueryKeyNorm` and
-    `OutputGate` too, and a token shift, which is left out. A key after its query, under a pattern that allows it, loses the same
-    sum over the gates between them.
+    `OutputGate` too, and a token shift, which is left out. A key after its query, under a pattern that allows it, loses
+    the same sum over the gates between them.
 
     The cache holds log f of each token, `forget (B, H, S, 1)`, so that a window forgets what has left it.
     """
