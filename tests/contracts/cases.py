@@ -188,6 +188,7 @@ MIXERS = [
     _mixer("lstm-both-ways", rec.LSTM, cells.lstm, {"num_layers": 2, "bidirectional": True}, kind={"causal": False}),
     _mixer("rnn-both-ways", rec.RNN, cells.rnn, {"bidirectional": True}, kind={"causal": False}),
     _in_chunks("lru", rec.LRU, scans.lru),
+    _in_chunks("linoss", rec.LinOSS, scans.linoss),
     _in_chunks("min-gru", rec.MinGRU, scans.min_gru),
     _in_chunks("min-gru-wide", rec.MinGRU, scans.min_gru, {"expand": 2}),
     _in_chunks("min-lstm", rec.MinLSTM, scans.min_lstm),
@@ -229,6 +230,10 @@ MIXERS = [
         {"strongest": 1},
         num_heads=2,
         writes=3,
+    ),
+    _in_chunks("hgrn2", att.HGRN2, linear.hgrn2, {"num_heads": 2}, {"num_heads": 2, "bound": 0.0}),
+    _in_chunks(
+        "hgrn2-bounded", att.HGRN2, linear.hgrn2, {"num_heads": 2, "lower_bound": 0.3}, {"num_heads": 2, "bound": 0.3}
     ),
     _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),

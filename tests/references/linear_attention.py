@@ -118,6 +118,24 @@ def gated_delta_product(
     return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head, swish)
 
 
+def hgrn2(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, bound: float) -> Tensor:
+    """Qin et al. 2024, equations 5 and 6, with the lower bound of a layer, and then the norm of all heads together."""
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        states, outputs = [torch.zeros(1, 1, dtype=x.dtype)] * num_heads, []
+        for queries, keys, values in _queries_keys_values(weights, vectors, num_heads):
+            heads = []
+            for h, (q, k, v) in enumerate(zip(queries, keys, values, strict=True)):
+                f = bound + (1 - bound) * sigmoid(k)
+                states[h] = torch.diag(f) @ states[h].expand(len(k), len(v)) + torch.outer(1 - f, v)
+                heads.append(states[h].T @ swish(q))
+            normed = rms_norm(torch.cat(heads), 1e-5) * weights["norm.weight"]
+            outputs.append(linear(weights, "out_proj", normed))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
 def kimi_delta_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
     """Kimi Team 2025, equation 1, S being K x V, and then the gate of the normed heads and the projection."""
 

@@ -9,6 +9,7 @@ from seqlab.attention.forget_gate import ForgetGate
 from seqlab.attention.gated_delta_net import GatedDeltaNet
 from seqlab.attention.gated_delta_product import GatedDeltaProduct
 from seqlab.attention.gated_linear import GatedLinearAttention
+from seqlab.attention.hgrn2 import HGRN2
 from seqlab.attention.kimi_delta import KimiDeltaAttention
 from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
@@ -21,6 +22,7 @@ from seqlab.attention.retention import Retention
 from seqlab.attention.softmax import Attention
 
 __all__ = [
+    "HGRN2",
     "Additive",
     "AdditiveAttention",
     "AlignmentScore",
