@@ -178,7 +178,7 @@ def test_pages_share_a_script_and_the_index_has_all_verdicts(
     assert page.count("<h2>What was published</h2><p>Bernoulli 1713 &lt;proves&gt; it.</p>") == 1
     assert "What was published" not in Path("pages/worked-numbers.html").read_text()
     assert "<b>supported</b>: it is as the claim says, at " in page and "<ul><li>a = 2" in page
-    assert '<b>depends</b>: it is as the claim says in some cases, not in others, at <a href="#measured">smoke' in page
+    assert '<b>depends</b>: its cases differ: not all are as the claim says, at <a href="#measured">smoke' in page
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None
     figures = json.loads(specs[1])

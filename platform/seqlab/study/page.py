@@ -10,7 +10,7 @@ from typing import Any
 from seqlab.files.finite_json import compact, in_page
 from seqlab.files.html_page import html_page
 from seqlab.study.conduct import FIXED_TAG, SCALE_TAG, Result
-from seqlab.study.rules import LECTURE, LECTURES, Claim, Control
+from seqlab.study.rules import LECTURE, LECTURES, Claim, Control, Verdict
 from seqlab.study.study import Study
 from seqlab.study.words import MEANING, words_of
 
@@ -180,12 +180,17 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 {_seeds(claim, results[-1])}
 <div class="figure" id="figure-{_anchor(claim)}" role="figure" aria-label="{escape(claim.says)}"></div>
 <h3>The rule</h3>
-<p>Supported where {escape(str(claim.rule))}. The whole 95% interval must lie there, of each case by itself.</p>
+<p>Supported where {escape(str(claim.rule))}{_between(claim)}. The whole 95% interval must lie there, of each case by
+itself.</p>
 <h3>The controls</h3>
 <ul>{controls}</ul>
 </details>
 </section>
 """
+
+
+def _between(claim: Claim) -> str:
+    return f"; in between, {Verdict.ABOUT}" if claim.rule.beyond else ""
 
 
 def _seeds(claim: Claim, result: Result) -> str:
