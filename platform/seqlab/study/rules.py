@@ -81,7 +81,9 @@ class Rule:
             return Verdict.SUPPORTED
         if interval.high < least or interval.low > most:
             return Verdict.REFUTED
-        if least <= interval.low and interval.high <= self.low or self.high <= interval.low and interval.high <= most:
+        if (least <= interval.low and interval.high <= self.low) or (
+            self.high <= interval.low and interval.high <= most
+        ):
             return Verdict.ABOUT
         return Verdict.INCONCLUSIVE
 
