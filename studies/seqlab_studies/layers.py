@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from altair import TopLevelMixin
 
 BATCH, LENGTH, WIDTH, DEPTH = 8, 32, 64, 16
+DRAWS = 8
+"""Stacks drawn at initialisation for each seed, whose logarithms are averaged."""
 NOTHING = 1e-20
 """Floor for logarithms: equal tokens count as this far apart."""
 FORMS: dict[str, dict[str, Any]] = {
@@ -55,7 +58,8 @@ class Layers(Study):
     question = "What are residuals and the feed-forward for?"
     matched = (
         f"At initialisation: encoders of {WIDTH} channels without positions, {LENGTH} random vectors, norms before "
-        "each branch, in float64. Trained: character models of CPython's documentation, attention with learned "
+        f"each branch, in float64, the mean of {DRAWS} draws a seed (one in the first runs, which did not decide the "
+        "gradient). Trained: character models of CPython's documentation, attention with learned "
         "positions, their feed-forward (or without it their width) made so wide that all of a depth have as many "
         "parameters, each at its best of three learning rates. One control was replaced after the first runs: norms "
         "after each branch too are another model. Depths 4 and 16 were added after the verdict on 2 and 8."
@@ -151,12 +155,10 @@ class Layers(Study):
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
             for name, options in FORMS.items():
-                spreads, gradients = through(stack(**options))
-                values[name], values[f"gradient, {name}"] = (
-                    logarithm(spreads[7]),
-                    logarithm(gradients[0] / gradients[-1]),
-                )
-                rows = enumerate(zip(spreads, gradients, strict=True), start=1)
+                drawn = [through(stack(**options)) for _ in range(DRAWS)]
+                values[name] = fmean(logarithm(spreads[7]) for spreads, _ in drawn)
+                values[f"gradient, {name}"] = fmean(logarithm(grads[0] / grads[-1]) for _, grads in drawn)
+                rows = enumerate(zip(*drawn[0], strict=True), start=1)
                 points += [{"form": name, "layer": at, "spread": far, "gradient": grad} for at, (far, grad) in rows]
             values[AVERAGE] = logarithm(through([Mean() for _ in range(DEPTH)])[0][7])
             gradients = through([Squash() for _ in range(DEPTH)])[1]

@@ -54,7 +54,9 @@ RATIO = f"log10 of the gradient of an output by the input {BACK} steps before, o
 GONE, THERE = Rule(RATIO, high=-7, beyond=5), Rule(RATIO, low=-2, beyond=5)
 """Ratios that count as gone, beyond a float32's seven digits, and as there, from a hundredth on."""
 ERROR = "mean squared error of the sum of two marked numbers, 0.167 where 1 is always said,"
-LEARNT, FORGOTTEN = Rule(ERROR, high=0.01, beyond=0.04), Rule(ERROR, low=0.1, beyond=0.05)
+NO_LESS = (0.0, float("inf"))
+LEARNT = Rule(ERROR, high=0.01, beyond=0.04, possible=NO_LESS)
+FORGOTTEN = Rule(ERROR, low=0.1, beyond=0.05, possible=NO_LESS)
 SPANS = (50, 100)
 FIRST = "log10 of the gradient of the last output by the first input, over that by its own input,"
 KEPT = Rule(FIRST, low=-2, beyond=5)

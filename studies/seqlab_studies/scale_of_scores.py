@@ -25,7 +25,7 @@ WIDTHS = (16, 64, 256, 1024)
 BATCH, LENGTH = 8, 64
 SATURATED = "scores 100 times as large"
 AGAIN = "the same division, another draw"
-PEAKED = Rule("the median over queries of the largest weight", low=0.5)
+PEAKED = Rule("the median over queries of the largest weight", low=0.5, beyond=0.1, possible=(0, 1))
 VANISHES = Rule(
     "log10 of the gradient of a query without the division, over that with it, medians over queries,",
     high=-1.0,

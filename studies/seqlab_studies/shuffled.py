@@ -30,7 +30,8 @@ TRAIN, DEV, TEXT = "sst2/stsa.binary.train", "sst2/stsa.binary.dev", "tiny-shake
 CONTEXT = 24
 """Words before the one that is predicted."""
 KEPT = Rule(
-    "the share of what the words tell that is left when they are shuffled, 1 = all, 0 = no more than of another text,",
+    "what is left of what the words tell when they are shuffled, over all of it (0: no more than of another text; by "
+    "chance, above 1)",
     low=0.9,
     beyond=0.1,
 )

@@ -24,7 +24,8 @@ RECURRENCES = ("RNN", "GRU", "LSTM")
 ENCODINGS = ("NoPositions", "Sinusoidal", "RoPE", "ALiBi")
 WITHIN, BEYOND = f"to {TRAINED}", f"beyond {TRAINED}"
 RIGHT = "share of strings whose parity is right, 0.5 = guessed,"
-FOLLOWS, GUESSES = Rule(RIGHT, low=0.99, beyond=0.09), Rule(RIGHT, high=0.6, beyond=0.3)
+SHARE = (0.0, 1.0)
+FOLLOWS, GUESSES = Rule(RIGHT, low=0.99, beyond=0.09, possible=SHARE), Rule(RIGHT, high=0.6, beyond=0.3, possible=SHARE)
 COUNTED, LAST = "the ones counted", "the last bit"
 BOTH = (Control(COUNTED, FOLLOWS, True, "That is the answer."), Control(LAST, FOLLOWS, False, "It is right by chance."))
 

@@ -94,7 +94,7 @@ def page(results: Sequence[Result], script: str = "") -> str:
 {_words(sections + figures)}
 {sections}
 <section>
-<h2>Why</h2><p>{escape(study.why)}</p>
+{_why(results)}
 <h2>What would change it</h2><p>{escape(study.change)}</p>
 {_published(study)}
 <h2 id="measured">How it was measured</h2><p>{escape(study.matched)}</p>
@@ -136,6 +136,14 @@ def index(verdicts: Sequence[tuple[Study, str, Mapping[str, str]]]) -> str:
     table = f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
     body = f'<h1>{title}</h1>{table}<p class="note">{escape(LECTURES)}</p>'
     return html_page(title, body, STYLE, "study")
+
+
+def _why(results: Sequence[Result]) -> str:
+    """Explanation of the result at the scale that it was written for; empty if that was not run."""
+    study = results[-1].study
+    if study.explained not in {result.run.tags[SCALE_TAG] for result in results}:
+        return ""
+    return f"<h2>Why, at {study.explained} scale</h2><p>{escape(study.why)}</p>"
 
 
 def _published(study: Study) -> str:
