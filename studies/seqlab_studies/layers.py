@@ -155,7 +155,7 @@ class Layers(Study):
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
             for name, options in FORMS.items():
-                drawn = [through(stack(**options)) for _ in range(DRAWS)]
+                drawn = [through(stack(**options)) for _ in range(1 if scale == "smoke" else DRAWS)]
                 values[name] = fmean(logarithm(spreads[7]) for spreads, _ in drawn)
                 values[f"gradient, {name}"] = fmean(logarithm(grads[0] / grads[-1]) for _, grads in drawn)
                 rows = enumerate(zip(*drawn[0], strict=True), start=1)

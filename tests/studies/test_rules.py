@@ -109,8 +109,9 @@ def test_two_seeds_are_too_few_but_where_none_has_a_part() -> None:
     ("measured", "verdict", "said"),
     [
         ([2.0, 2.1, 2.2], S, "a = 2.1 ± 0.25"),
-        ([2.0, 2.1, 2.2, math.nan], S, "a = 2.1 ± 0.25 of 3 seeds; 1 of 4 have no number"),
-        ([2.0, math.nan, 2.1, math.nan], I, "a = 2.05 ± 0.64 of 2 seeds; 2 of 4 have no number"),
+        ([2.0, 2.1, 2.2, math.nan], S, "a = 2.1 ± 0.25 (3 of 4 seeds have a number)"),
+        ([2.0, math.nan, 2.1, math.nan], I, "a = 2.05 ± 0.64 (2 of 4 seeds have a number, 6 for 3 of them)"),
+        ([2.0, math.nan, math.nan], I, "a = 2 (1 of 3 seeds have a number, 9 for 3 of them)"),
         ([math.nan] * 4, N, "a = no number"),
     ],
 )
@@ -127,20 +128,21 @@ def test_the_cost_is_the_first_number_of_seeds_that_decides(verdict: Verdict) ->
     """Found by drawing none: means and spreads are those of the seeds at hand."""
     rule, far = Rule("gain", low=1, beyond=0.4), {S: 1.1, A: 0.9, R: 0.5}[verdict]
     found = [far - 0.5, far, far + 0.5]
-    (said,) = re.findall(r"(\d+) seeds", cost(rule, found))
+    (said,) = re.findall(r"(\d+) such seeds", cost(rule, found, 3))
 
     def interval(seeds: int) -> Interval:
         half = stats.t.ppf(0.975, seeds - 1) * 0.5 / math.sqrt(seeds)
         return Interval(far - half, far + half)
 
-    assert cost(rule, found).startswith(verdict)
+    assert cost(rule, found, 3).endswith(f": {verdict}")
+    assert cost(rule, found, 6) == cost(rule, found, 3).replace(said, str(2 * int(said)))
     assert rule.judge(interval(int(said))) is verdict and rule.judge(interval(int(said) - 1)) is I
     judgement = judge(claim("a"), FINE | {"a": found})
-    assert judgement.verdict is I and cost(rule, found) in judgement.reason
+    assert judgement.verdict is I and f"({cost(rule, found, 3)})" in judgement.reason
 
 
 def test_no_number_of_seeds_decides_a_mean_on_an_edge() -> None:
-    assert cost(Rule("gain", low=1), [0.5, 1.0, 1.5]).startswith(f"{MOST_SEEDS:,} seeds")
+    assert cost(Rule("gain", low=1), [0.5, 1.0, 1.5], 3) == f"more than {MOST_SEEDS:,} such seeds"
 
 
 def test_an_interval_does_not_leave_what_is_possible() -> None:

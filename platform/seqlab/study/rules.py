@@ -190,11 +190,9 @@ def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = ""
     for case, values in seen.items():
         every = len(measured[case])
         cases[case] = _of_case(claim, values, every)
-        notes[case] = f"{case} = {intervals[case]}"
-        if 0 < len(values) < every:
-            notes[case] += f" of {len(values)} seeds; {every - len(values)} of {every} have no number"
-        if cases[case] is Verdict.INCONCLUSIVE and len(values) > 1:
-            notes[case] += f" ({cost(claim.rule, values)})"
+        remarks = [f"{len(values)} of {every} seeds have a number"] if 0 < len(values) < every else []
+        remarks += [cost(claim.rule, values, every)] if cases[case] is Verdict.INCONCLUSIVE else []
+        notes[case] = f"{case} = {intervals[case]}" + (f" ({', '.join(remarks)})" if remarks else "")
     told = tuple(_told(cases, notes))
     seeds = min(len(measured[name]) for name in intervals)
     if not claim.exact and seeds < FEWEST_SEEDS:
@@ -211,15 +209,18 @@ def interval_of(values: Sequence[float], rule: Rule) -> Interval:
     return Interval(values[0], values[0]) if len(values) == 1 else rule.interval(mean(values))
 
 
-def cost(rule: Rule, values: Sequence[float]) -> str:
-    """Number of seeds that would decide a case, if their mean and their spread stayed as they are."""
+def cost(rule: Rule, values: Sequence[float], every: int) -> str:
+    """Number of seeds that would decide a case, if mean, spread and the share of seeds that have a number stayed as
+    those of the values, which so many of every seed have."""
+    if len(values) < FEWEST_SEEDS:
+        return f"{math.ceil(FEWEST_SEEDS * every / len(values))} for {FEWEST_SEEDS} of them"
     found = mean(values)
     spread = found.error * math.sqrt(len(values))
     for seeds in range(len(values) + 1, MOST_SEEDS + 1):
         verdict = rule.judge(rule.interval(Estimate(found.value, spread / math.sqrt(seeds), seeds - 1)))
-        if verdict is not Verdict.INCONCLUSIVE and seeds >= FEWEST_SEEDS:
-            return f"{verdict} with {seeds} seeds of this mean and spread"
-    return f"{MOST_SEEDS:,} seeds of this mean and spread do not decide it"
+        if verdict is not Verdict.INCONCLUSIVE:
+            return f"{math.ceil(seeds * every / len(values))} such seeds: {verdict}"
+    return f"more than {MOST_SEEDS:,} such seeds"
 
 
 def _of_case(claim: Claim, values: Sequence[float], every: int) -> Verdict:
