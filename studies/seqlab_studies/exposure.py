@@ -73,10 +73,11 @@ class Exposure(Study):
     )
     why = (
         "A decoder that leans on the word before goes wrong after a wrong word, and the longer it writes the more "
-        "often there was one: the loss of both grows so, the RNN's twice as fast. After one wrong word the RNN loses "
-        "ten times as much as the Transformer, which can read the answer off the source. Training on own words did "
-        "not pay: the RNN lost by it, and it may be that steps spent after wrong words are taken from learning the "
-        "task, which was not measured."
+        "often there was one: the loss of both grows so. After one wrong word the RNN loses 1.6 nats a word and the "
+        "Transformer, which can read the answer off the source, 0.16. Training on own words did what it is for: "
+        "reading them costs the RNN 0.29 nats a word in place of 1.08, and the Transformer 0.08 in place of 0.31. It "
+        "did not pay: the RNN writes at 22 BLEU in place of 43. It may be that steps spent after wrong words are "
+        "taken from learning the task, which was not measured."
     )
     change = "Text that has more than one right continuation: there an error can lead to another good sentence."
     claims = (

@@ -55,9 +55,9 @@ class Heads(Study):
     )
     why = (
         "One head has one distribution over places; several can look at several places at once, each with fewer "
-        "channels. Looking at the character before is what a character model learns first, and some head of every "
-        "seed does it. Other roles, which are known of larger models, are not seen in two layers after 800 steps, "
-        "and which head is missed most differs by seed."
+        "channels. From one head to eight each doubling is worth 0.034 nats. Looking at the character before is what "
+        "a character model learns first, and some head of every seed does it. Other roles, which are known of larger "
+        "models, are not seen in two layers after so short a training, and which head is missed most differs by seed."
     )
     change = (
         "Deeper and wider models, words in place of characters, longer training, retraining after leaving heads out."

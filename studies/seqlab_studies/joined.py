@@ -49,8 +49,8 @@ class Joined(Study):
     )
     why = (
         "It collapses, with positions as without, so that positions are not what it is about. All models have learned "
-        "that a text is one sentence: of four joined ones, 30 words, they write 11 to 12 and end, and these mix what "
-        "all four say."
+        "that a text is one sentence: of four joined ones they write few words and end, and these mix what all four "
+        "say."
     )
     change = "Training on joined sentences too, or on documents."
     claims = (

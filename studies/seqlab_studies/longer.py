@@ -59,11 +59,11 @@ class Longer(Study):
         "with the trained length, nothing can differ, and the seed has no number."
     )
     why = (
-        "To reverse is to find the place that mirrors this one, and a model learns that for the places it has seen. An "
-        "angle or a table row from beyond them leads nowhere, and how it was told does not matter there. A bias by the "
-        "distance prefers what is near, which helps where the answer is near; ALiBi goes on for a symbol or two, "
-        "T5's biases end with the distances they were trained on. A recurrence has to hold all symbols in one vector "
-        "of a fixed size, and it was trained to hold six."
+        "To reverse is to find the place that mirrors this one, and a model learns that for the places it has seen. "
+        "An angle or a table row from beyond them leads nowhere, whether it is added or concatenated. A bias by the "
+        "distance prefers what is near, which helps where the answer is near: ALiBi reverses 7.7 symbols, T5's biases "
+        "end with the distances they were trained on. A recurrence has to hold all symbols in one vector of a fixed "
+        "size, and was trained to hold six."
     )
     change = "Training with positions drawn from a longer range, far longer training, or a step-by-step answer."
     published = (

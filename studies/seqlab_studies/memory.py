@@ -84,12 +84,12 @@ class Memory(Study):
         "slopes are put to 1 in the backward pass alone."
     )
     why = (
-        "A gradient through k steps is a product of k factors. A tanh network's are below 1 at the usual "
+        "A gradient through k steps is a product of k factors. A tanh network's are below one at the usual "
         "initialisation, by its recurrent matrix more than by its slopes, and training left them so. Those of gates "
-        "that begin half open are too: an LSTM or a GRU forgets as fast as its gates say, until it has learned to hold "
-        "them open, which a task that pays for it teaches, the sooner the shorter its span. Each model that learned "
-        "the task keeps the gradient from the first input on, and none that did not: over 100 steps the LSTM learned "
-        "with one seed of three. Attention has one factor at any distance."
+        "that begin half open are too: an LSTM or a GRU forgets as fast as its gates say, until it has learned to "
+        "hold them open, which a task that pays for it teaches, the sooner the shorter its span. Each model that "
+        "learned the task keeps the gradient from the first input on, and none that did not: over 100 steps the LSTM "
+        "learned with 1 seed of 3. Attention has one factor at any distance."
     )
     change = "A longer sequence, fewer steps of training, or an initialisation that keeps the factors at 1."
     published = (

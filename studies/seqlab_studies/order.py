@@ -74,14 +74,13 @@ class Order(Study):
         "recurrences, CBOW had seemed to see the order, because a new order brought other words into its window."
     )
     why = (
-        "So an encoder cannot do without positions: it reads a bag of words. A stack of causal layers sees an order "
-        "without them, and with them is better: the README's main job ends at a loss of 2.22 without and 1.70 with "
-        "RoPE. A sum over the words has no order, and attention is such a sum. A causal mask brings the order in: the "
-        "second layer attends to outputs of the first, each of which has seen what came before it and nothing else. An "
-        "integer that is added to every channel is a constant over the channels, and the norm before attention takes "
-        "it away. CoPE tells nothing before it is trained: its table begins at zero. Linear attention is a recurrence "
-        "that adds up the past, and a sum has no order. Training changes weights, and a weighted sum is a sum still; "
-        "but it fills CoPE's table."
+        "An encoder without positions reads a bag of words: a sum over the words has no order, and attention is such "
+        "a sum. A causal mask brings the order in: the second layer attends to outputs of the first, each of which "
+        "has seen what came before it and nothing else. An integer that is added to every channel is a constant over "
+        "the channels, and the norm before attention takes it away, trained or not. CoPE tells nothing before it is "
+        "trained: its table begins at zero, and training fills it. Linear attention is a recurrence that adds up the "
+        "past, and CBOW adds up its window: a sum has no order. Training changes weights, and a weighted sum is a sum "
+        "still."
     )
     change = "Another norm: RMSNorm does not subtract the mean, so that added integers would be seen."
     claims = (

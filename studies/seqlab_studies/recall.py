@@ -49,8 +49,8 @@ class Recall(Study):
     why = (
         "Attention keeps every key and value and looks up; its state grows with what it reads. A recurrence has to "
         "write each pair into a state that does not grow: a matrix of products of keys and values can be asked by a "
-        "key, a vector has to be taught how, and many small matrices have less room than one large. Six pairs are "
-        "24 bits, which each of these states could hold: what fails is learning to write and to ask."
+        "key, a vector has to be taught how, and many small matrices have less room than one large. Six pairs are 24 "
+        "bits, which each of these states could hold: what fails is learning to write and to ask."
     )
     published = (
         "Arora et al. 2023 (Zoology, figure of MQAR: 8,192 symbols, two layers, the best of four learning rates): "

@@ -55,8 +55,8 @@ class Shuffled(Study):
     )
     why = (
         "What a task needs of the order decides, more than the model. Which words stand in a review tells most of its "
-        "sentiment, so that training rewards little else; what comes next depends on the last words in their order. "
-        "A translation keeps half: the words to write are known, and not who does what to whom."
+        "sentiment, so that training rewards little else; what comes next depends on the last words in their order. A "
+        "translation keeps 0.48: the words to write are known, and not who does what to whom."
     )
     change = "A task whose answer is in the order: who did it to whom, the scope of a negation, a language model."
     claims = (

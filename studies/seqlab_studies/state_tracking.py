@@ -41,9 +41,10 @@ class StateTracking(Study):
     )
     why = (
         "A recurrence has to learn one step, flip or stay, and then every string is that step again and again. The "
-        "RNN learned it and never errs; gates can learn something else that fits short strings, and the LSTM did: it "
-        "is right where it was trained and guesses beyond. Attention has no state to flip: it must weigh all bits at "
-        "once, and what it learned of places or counts ends where training did."
+        "RNN learned it and never errs; gates can learn something else that fits short strings. Of 48 bits the GRU "
+        "gets 0.56, 1.00 and 0.76 right with its 3 seeds, so that it learned the step with one of them, and the LSTM "
+        "guesses, though it is right to 12. Attention has no state to flip: it must weigh all bits at once, and what "
+        "it learned of places or counts ends where training did."
     )
     change = "Training on far longer strings, writing the parity of each prefix down, or a loop over layers."
     published = (

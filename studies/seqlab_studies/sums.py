@@ -57,10 +57,10 @@ class Sums(Study):
     )
     why = (
         "Whoever has learned to add ends where training did, and at once, whatever tells it positions. There are "
-        "10,000 sums of two numbers of two digits, and training has each of them about five times: a table of "
-        "sums is enough, and a table has no row for a third digit. That digits are added one by one, with a carry, is "
-        "not what the answers asked for. Sines, integers, binary digits and drawn places are not learned in so few "
-        "steps."
+        "10,000 sums of two numbers of two digits, and training has each of them about 5 times: a table of sums is "
+        "enough, and a table has no row for a third digit. That digits are added one by one, with a carry, is not "
+        "what the answers asked for. With sines, integers, binary digits, drawn places and ALiBi no seed learned to "
+        "add in so few steps, nor with the RNN."
     )
     change = "Training with positions drawn from a longer range, digits told by their place, or far longer training."
     published = (
