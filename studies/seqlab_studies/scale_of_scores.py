@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 WIDTHS = (16, 64, 256, 1024)
 BATCH, LENGTH = 8, 64
-DRAWS = 64
-"""Heads drawn at initialisation for each seed, over which the medians are averaged."""
 SATURATED = "scores 100 times as large"
 AGAIN = "the same division, another draw"
 PEAKED = Rule("the median over queries of the largest weight", low=0.5, beyond=0.1, possible=(0, 1))
@@ -49,7 +46,7 @@ class ScaleOfScores(Study):
     matched = (
         f"At initialisation: one head over {BATCH} rows of {LENGTH} random tokens in float64, whose queries and keys "
         "have independent channels of variance 1, as Vaswani et al. 2017 assume; the gradient is of a random sum of "
-        f"the outputs. All are means over {DRAWS} draws a seed (one in the first runs, which did not decide d_k 16). "
+        "the outputs. All are means of 1,024 / d_k draws a seed (one in the first runs, which did not decide d_k 16). "
         "Trained: character models of CPython's documentation, two layers with one head, so that d_k is the width; "
         "both forms have the same parameters and data, each its best of three learning rates."
     )
@@ -121,9 +118,8 @@ class ScaleOfScores(Study):
 
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         draw = torch.Generator().manual_seed(seed)
-        attended = partial(mean_of, 2 if scale == "smoke" else DRAWS, draw)
-        seen = {(width, times): attended(width, times) for width in WIDTHS for times in (None, 1.0)}
-        hot, again = attended(64, 100 / 8), attended(64, None)
+        seen = {(width, times): mean_of(width, times, draw) for width in WIDTHS for times in (None, 1.0)}
+        hot, again = mean_of(64, 100 / 8, draw), mean_of(64, None, draw)
         values = {f"d_k {width}": seen[width, 1.0].largest for width in WIDTHS}
         values |= {f"{SATURATED}, d_k 64": hot.largest, "d_k 64, divided": seen[64, None].largest}
         for width in WIDTHS:
@@ -197,9 +193,10 @@ class Attended(NamedTuple):
     key_gradient: float
 
 
-def mean_of(draws: int, draw: torch.Generator, width: int, scale: float | None) -> Attended:
-    """Means of `attend` over so many draws."""
-    return Attended(*map(fmean, zip(*(attend(width, scale, draw) for _ in range(draws)), strict=True)))
+def mean_of(width: int, scale: float | None, draw: torch.Generator) -> Attended:
+    """Means of `attend` over draws, the more the narrower the head, at one cost."""
+    draws = (attend(width, scale, draw) for _ in range(WIDTHS[-1] // width))
+    return Attended(*map(fmean, zip(*draws, strict=True)))
 
 
 def attend(width: int, scale: float | None, draw: torch.Generator) -> Attended:

@@ -114,6 +114,7 @@ def record(results: Sequence[Result]) -> str:
         result.run.tags[SCALE_TAG]: {
             "seeds": len(result.seeds),
             "verdicts": {key: [found.verdict, found.reason] for key, found in result.judgements.items()},
+            "values": [seen.values for seen in result.seeds],
             "points": result.points,
         }
         for result in results
