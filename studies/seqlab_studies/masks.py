@@ -74,7 +74,7 @@ class Masks(Study):
         ),
         Claim(
             "lost",
-            "And then it cannot write: without what comes later it is lost.",
+            "A decoder that looked ahead in training cannot write: without what comes later it is lost.",
             "L1 and L2, claim 22",
             (f"{UNMASKED}, writing",),
             LOST,

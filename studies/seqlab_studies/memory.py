@@ -144,7 +144,7 @@ class Memory(Study):
         ),
         Claim(
             "forgets",
-            "An RNN does not.",
+            "An RNN does not learn what depends on something long ago.",
             "L1, L2 and L4, claim 7",
             tuple(f"RNN over {span} steps" for span in SPANS),
             FORGOTTEN,

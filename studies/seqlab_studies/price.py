@@ -59,8 +59,8 @@ class Price(Study):
         ),
         Claim(
             "table",
-            "RNN 90 days, $45,000; with attention 45 days, $22,500; Transformer base 1 day at 90%, big 3.5 days at "
-            "92%; an RNN uses 49 of 5,120 cores, 0.96%: 3 of 312 TFLOP/s.",
+            "An RNN takes 90 days, with attention 45; the base Transformer 1 day at 90% of a GPU, the big one 3.5 days "
+            "at 92%; an RNN uses 49 of 5,120 cores, 0.96%: 3 of 312 TFLOP/s.",
             "L0, claims 2 and 4",
             (
                 *("work of an RNN's 90 days at 0.96%", "work of 45 days at 5% with attention"),

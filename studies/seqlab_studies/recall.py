@@ -70,7 +70,7 @@ class Recall(Study):
         ),
         Claim(
             "vector",
-            "A recurrence with a vector for a state does not.",
+            "A recurrence with a vector for a state does not recall as attention does.",
             "L2 and L4, claims 7 and 10; Arora et al. 2023, section 3",
             (VECTOR,),
             FORGETS,

@@ -63,7 +63,7 @@ class StateTracking(Study):
         ),
         Claim(
             "guesses",
-            "Attention does not, under any encoding.",
+            "Attention does not follow a state over strings of any length, under any encoding.",
             "Deletang et al. 2023, table 1; Hahn 2020",
             tuple(f"{name}, {BEYOND}" for name in ENCODINGS),
             GUESSES,

@@ -21,7 +21,7 @@ def test_each_clause_of_all_claims_has_a_test_or_a_reason() -> None:
 
 
 def test_each_claim_of_a_lecture_is_in_the_rows_of_its_number() -> None:
-    tests = defaultdict(set)
+    tests = defaultdict[int, set[str]](set)
     for number, _, tested in ROWS:
         tests[int(number)] |= set(re.findall(r"`([^`]+)`", tested))
     for key, claim in KEYS.items():

@@ -78,7 +78,7 @@ FIGURES: dict[str, list[Callable[[], float]]] = {
     "exposure": [
         *(value("exposure", f"{name}, thrown") for name in ("RNN", "Transformer")),
         *(gap(name) for name in (f"RNN{OWN}", "RNN", f"Transformer{OWN}", "Transformer")),
-        *(lambda name=name: bleu(name) for name in (f"RNN{OWN}", "RNN")),  # type: ignore[misc]
+        *(lambda name=name: bleu(name) for name in (f"RNN{OWN}", "RNN")),
     ],
     "heads": [value("heads", "from one head to 8")],
     "long-dates": [mean("long-dates", "right", model=name, length=26) for name in ("Sinusoidal", "Learned")],
@@ -103,7 +103,7 @@ FIGURES: dict[str, list[Callable[[], float]]] = {
     "shuffled": [value("shuffled", "translation, Transformer")],
     "state-tracking": [
         constant(48),
-        *(lambda seed=seed: follows()[seed] for seed in range(3)),  # type: ignore[misc]
+        *(lambda seed=seed: follows()[seed] for seed in range(3)),
         *(lambda: stored("state-tracking")["seeds"], lambda: right_to("LSTM")),
     ],
     "sums": [constant(10**4), lambda: 64 * 1500 / sums.TRAINED / 10**4],

@@ -67,9 +67,13 @@ def effects() -> Iterator[tuple[str, float]]:
     windows[LAST_FOUR] = lambda tokens: nn.functional.one_hot(tokens[:, -WINDOW:], VOCAB).double().flatten(1)[:, None]
     for name, model in windows.items():
         yield f"{name}{OLDER}", before_window(model)
-    for name, mixer in {"GRU": recurrence.GRU, "two GRUs": partial(recurrence.GRU, bidirectional=True)}.items():
-        yield f"{name}{AFTER}", after_place(encoder(mixer, NoPositions, 1))
-    yield f"attention{AFTER}", after_place(encoder(both_ways, NoPositions, 1))
+    readers: dict[str, MakeMixer] = {
+        "GRU": recurrence.GRU,
+        "two GRUs": partial(recurrence.GRU, bidirectional=True),
+        "attention": both_ways,
+    }
+    for name, reader in readers.items():
+        yield f"{name}{AFTER}", after_place(encoder(reader, NoPositions, 1))
 
 
 def of_trained(runs: Mapping[str, TrackedRun]) -> Iterator[tuple[str, float]]:
