@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,9 +55,8 @@ RATIO = f"log10 of the gradient of an output by the input {BACK} steps before, o
 GONE, THERE = Rule(RATIO, high=-7, beyond=5), Rule(RATIO, low=-2, beyond=5)
 """Ratios that count as gone, beyond a float32's seven digits, and as there, from a hundredth on."""
 ERROR = "mean squared error of the sum of two marked numbers, 0.167 where 1 is always said,"
-NO_LESS = (0.0, float("inf"))
-LEARNT = Rule(ERROR, high=0.01, beyond=0.04, possible=NO_LESS)
-FORGOTTEN = Rule(ERROR, low=0.1, beyond=0.05, possible=NO_LESS)
+LEARNT = Rule(ERROR, high=0.01, beyond=0.04, possible=(0, math.inf))
+FORGOTTEN = Rule(ERROR, low=0.1, beyond=0.05, possible=(0, math.inf))
 SPANS = (50, 100)
 FIRST = "log10 of the gradient of the last output by the first input, over that by its own input,"
 KEPT = Rule(FIRST, low=-2, beyond=5)
@@ -81,7 +81,8 @@ class Memory(Study):
         "matched and not the parameters: an LSTM has four times those of an RNN, a GRU three times. Before and after "
         "training: the first 256 sequences of the test split, in float64, by the weights that the fit began with and "
         "by those of its best validation. Saturated is a tanh beyond 0.9, and a gate below 0.1 or above 0.9; "
-        "slopes are put to 1 in the backward pass alone."
+        "slopes are put to 1 in the backward pass alone. What gates hold has a number only if a trained model has "
+        "learned the task, and keeps a gradient to be explained: a rule made after the first verdicts."
     )
     why = (
         "A gradient through k steps is a product of k factors. A tanh network's are below one at the usual "
@@ -230,7 +231,9 @@ class Memory(Study):
                 points += rows_of(seen.back, 7, model=f"{name}, {when}", **told)
                 points += [told | {"kind": kind, "share": share} for kind, share in seen.shares.items()]
                 if seen.kept is not None:
-                    values[f"{name}, {GATES}" + (f", {BEFORE}" if when == BEFORE else "")] = logarithm(seen.kept)
+                    explains = when == BEFORE or values[name] <= LEARNT.high
+                    held = logarithm(seen.kept) if explains else math.nan
+                    values[f"{name}, {GATES}" + (f", {BEFORE}" if when == BEFORE else "")] = held
                     points.append(told | {"kept": max(float(seen.kept), NOTHING)})
                 if seen.lifted is not None and when == AFTER:
                     values[f"{name}, {SLOPES}"] = logarithm(seen.lifted[-1])
