@@ -259,8 +259,15 @@ def test_a_study_of_ones_own_is_run_by_its_path(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == f"Wrote {Path('pages/dice.html')}\n"
     assert {path.name for path in Path("pages").iterdir()} == {"dice.html", "dice.json", "index.html"}
     assert "They sum to 7." in Path("pages/index.html").read_text()
+    assert "<h2>Why, at cpu scale</h2><p>They have faces.</p>" in Path("pages/dice.html").read_text()
+    assert json.loads(Path("pages/dice.json").read_text())["scales"]["cpu"]["values"] == [{"mean": 7, "7": 7, "2": 2}]
     study("notebook", "my_study.py", "--out", "pages")
     assert str(Path("my_study.py").resolve()) in Path("pages/dice.ipynb").read_text()
+    Path("my_study.py").write_text(OWN.replace("    rule =", '    explained = "gpu"\n    rule ='))
+    study("page", "my_study.py", "--out", "pages")
+    assert "They have faces." not in Path("pages/dice.html").read_text(), (
+        "it was not run at the scale that is explained"
+    )
 
 
 @pytest.mark.parametrize(
