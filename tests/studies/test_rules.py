@@ -124,12 +124,12 @@ def test_a_seed_without_a_number_is_counted_and_does_not_end_a_case(
 @pytest.mark.parametrize("verdict", [S, R, A])
 def test_the_cost_is_the_first_number_of_seeds_that_decides(verdict: Verdict) -> None:
     """Found by drawing none: means and spreads are those of the seeds at hand."""
-    rule, far = Rule("gain", low=1, beyond=0.4), {S: 1.1, A: 0.9, R: 0.5}[verdict]
-    found = [far - 0.5, far, far + 0.5]
+    rule, far = Rule("gain", low=1, beyond=0.4), {S: 1.4, A: 0.8, R: 0.2}[verdict]
+    found = [far - 0.2, far, far + 0.2]
     (said,) = re.findall(r"(\d+) such seeds", cost(rule, found, 3))
 
     def interval(seeds: int) -> Interval:
-        half = stats.t.ppf(0.975, seeds - 1) * 0.5 / math.sqrt(seeds)
+        half = stats.t.ppf(0.975, seeds - 1) * 0.2 / math.sqrt(seeds)
         return Interval(far - half, far + half)
 
     assert cost(rule, found, 3).endswith(f": {verdict}")
