@@ -1,7 +1,7 @@
 """Best learning rate at each width with and without `--mup`: the table and the figure of docs/experiments.md.
 
 `python benchmarks/mup.py docs` writes both there. The fits are two sweeps, which continue after a stop. They train
-attention with rotary positions on characters of CPython's documentation. At the base width, the smallest, both are the
+attention with rotary positions on characters of CPython's documentation. At the base width, the largest, both are the
 same.
 """
 
@@ -20,22 +20,22 @@ from seqlab.tracking.runs import SWEEP_TAG, search
 from seqlab.tracking.store import Store
 
 WIDTHS = (32, 64, 128, 256)
-RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
 FIT = (
-    *("--mup_base", str(WIDTHS[0]), "--data.seq_len", "64", "--data.batch_size", "8", "--trainer.max_steps", "150"),
+    *("--data.seq_len", "64", "--data.batch_size", "8", "--trainer.max_steps", "150"),
     *("--trainer.val_check_interval", "150", "--trainer.limit_val_batches", "40"),
 )
-NAMES = {False: "without --mup", True: "with --mup"}
+BASE = str(WIDTHS[-1])
 Losses = dict[str, dict[str, dict[str, float]]]
 """Validation loss by name, width and learning rate."""
 
 
-def sweep(mup: bool, widths: tuple[int, ...]) -> dict[str, dict[str, float]]:
+def sweep(mup: str, widths: tuple[int, ...]) -> dict[str, dict[str, float]]:
     """Fits each width with each learning rate, and returns the validation losses."""
-    name = f"mup-{str(mup).lower()}"
+    name = f"mup-{mup}"
     vary = f"model.model.d_model={','.join(map(str, widths))}", f"model.lr={','.join(map(str, RATES))}"
     options = ("--config", "lm/attention-rope", "--vary", vary[0], "--vary", vary[1], "--sampler", "grid")
-    named = ("--name", name, "--experiment", name, "--", "--mup", str(mup).lower(), *FIT)
+    named = ("--name", name, "--experiment", name, "--", "--mup", mup, *FIT)
     subprocess.run([sys.executable, "-m", "seqlab", "sweep", *options, *named], check=True)
     losses: dict[str, dict[str, float]] = {str(width): {} for width in widths}
     for run in search(Store(), experiment=name):
@@ -46,13 +46,12 @@ def sweep(mup: bool, widths: tuple[int, ...]) -> dict[str, dict[str, float]]:
 
 
 def table(losses: Losses) -> str:
-    """Best learning rate and its loss in Markdown, and the loss with the rate that is best at the smallest width."""
-    lines = ["| d_model | | best rate | its loss | with the rate of d 32 |", "|---|---|---|---|---|"]
+    """Best learning rate and its loss at each width in Markdown, and the loss at the largest width with that rate."""
+    lines = ["| d_model | | best rate | val/loss | val/loss at 256 with that rate |", "|---|---|---|---|---|"]
     for name, by_width in losses.items():
-        kept = min(by_width[str(WIDTHS[0])], key=by_width[str(WIDTHS[0])].__getitem__)
         for width, by_rate in by_width.items():
             best = min(by_rate, key=by_rate.__getitem__)
-            lines.append(f"| {width} | {name} | {best} | {by_rate[best]:.3f} | {by_rate[kept]:.3f} |")
+            lines.append(f"| {width} | {name} | {best} | {by_rate[best]:.3f} | {by_width[BASE][best]:.3f} |")
     return "\n".join(lines)
 
 
@@ -79,8 +78,8 @@ def drawing(losses: Losses) -> alt.HConcatChart:
 
 def main() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    plain = sweep(False, WIDTHS)
-    losses = {NAMES[False]: plain, NAMES[True]: {str(WIDTHS[0]): plain[str(WIDTHS[0])], **sweep(True, WIDTHS[1:])}}
+    plain = sweep("false", WIDTHS)
+    losses = {"without --mup": plain, f"with --mup {BASE}": {**sweep(BASE, WIDTHS[:-1]), BASE: plain[BASE]}}
     print(table(losses))
     if len(sys.argv) > 1:
         folder = Path(sys.argv[1])

@@ -248,7 +248,7 @@ class SeqlabCLI(LightningCLI):
             with saying_what_is_wrong(options.ckpt_path, anywhere=True):
                 check_layout(stored, self.trainer)
         if options.mup:
-            scale_by_width(self.model, self.datamodule, self.config_dump, options.mup_base)
+            scale_by_width(self.model, self.datamodule, self.config_dump, options.mup)
         if options.init_from is not None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:
