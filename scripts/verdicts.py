@@ -1,5 +1,5 @@
-"""Writes the verdicts of docs/studies/*.json into the tables of README and docs/studies.md, and into the index of the
-pages: `python scripts/verdicts.py`."""
+"""Writes the claims with their verdicts and a number of docs/studies/*.json into the tables of README and
+docs/studies.md, and the verdicts into the index of the pages: `python scripts/verdicts.py`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from seqlab.study.page import index
+from seqlab.study.rules import Claim, Verdict
 from seqlab.study.study import Study
 from seqlab_studies.book import STUDIES
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs/studies"
+HEAD = " claim | verdict | measured |\n|---|---|---|\n"
 
 
 def verdicts(study: Study) -> Mapping[str, Mapping[str, str]]:
@@ -22,26 +24,31 @@ def verdicts(study: Study) -> Mapping[str, Mapping[str, str]]:
     return {scale: {key: verdict for key, (verdict, _) in of["verdicts"].items()} for scale, of in scales.items()}
 
 
-def by_question() -> Iterator[str]:
-    """Rows of README: a study at scale cpu."""
-    for study in STUDIES.values():
-        said = ", ".join(f"{key} {verdict}" for key, verdict in verdicts(study)["cpu"].items())
-        yield f"| {study.question} | {said} |\n"
+def row(claim: Claim, verdict: str, reason: str) -> str:
+    """A claim, its verdict, and the number of the first case that has the verdict, or of the first case."""
+    found = reason.partition(f"{verdict}: ")[2] or reason
+    first = found.removeprefix(f"{Verdict.SUPPORTED}: ").partition("; ")[0]
+    number = first.replace(" = ", ": ") if " = " in first else ""
+    measured = f"{number}; {claim.rule.quantity.rstrip(',')}" if number else first
+    return f"{claim.says} | {verdict} | {measured} |\n"
 
 
-def by_claim() -> Iterator[str]:
-    """Rows of docs/studies.md: a claim at scale cpu."""
-    for study in STUDIES.values():
-        found = verdicts(study)["cpu"]
-        yield from (f"| `{study.name}` | {claim.says} | {found[claim.key]} |\n" for claim in study.claims)
+def claims(study: Study) -> Iterator[str]:
+    """Rows of a study's claims at scale cpu."""
+    found = json.loads((PAGES / f"{study.name}.json").read_text(encoding="utf-8"))["scales"]["cpu"]["verdicts"]
+    return (row(claim, *found[claim.key]) for claim in study.claims)
 
 
 def pages() -> dict[Path, str]:
     """Contents of the three files, whose tables are made anew."""
     made = {}
     for path, head, rows in (
-        (ROOT / "README.md", "| question | verdicts |\n|---|---|\n", by_question()),
-        (ROOT / "docs/studies.md", "| study | claim | verdict |\n|---|---|---|\n", by_claim()),
+        (ROOT / "README.md", f"|{HEAD}", (f"| {next(claims(study))}" for study in STUDIES.values())),
+        (
+            ROOT / "docs/studies.md",
+            f"| study |{HEAD.replace('|---', '|---|---', 1)}",
+            (f"| `{study.name}` | {one}" for study in STUDIES.values() for one in claims(study)),
+        ),
     ):
         text = path.read_text(encoding="utf-8")
         [table] = re.finditer(rf"(?<={re.escape(head)})(\|.*\n)*", text)

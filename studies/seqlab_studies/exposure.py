@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from altair import TopLevelMixin
 
 RNN, TRANSFORMER = "RNN", "Transformer"
-OWN = ", own words too"
+OWN, AGAIN = ", own words too", "RNN, fitted again"
 PASSES = {RNN: "sequential", TRANSFORMER: "parallel"}
 RATES = {RNN: (2e-3, 5e-3), TRANSFORMER: (2.5e-3, 5e-3)}
 SIZES: dict[Scale, tuple[dict[str, Copying], int, dict[str, int]]] = {
@@ -52,8 +52,11 @@ WRONG = 4
 """The place whose word is another sentence's, from 1 on."""
 HARMS = Rule("nats that each later word of the sentence costs more after one wrong word,", low=0.1, beyond=0.05)
 GAINS = Rule("gain in BLEU", low=1.0)
+CALMS = Rule(
+    "nats that reading its own words costs a word, minus those without this training,", high=-0.05, beyond=0.04
+)
 LOST, FIRM = "a writer that is lost after its first error", "a writer that does not look back"
-FIRM_OVER_LOST, ITSELF = "not looking back over being lost", "RNN over itself"
+FIRM_OVER_LOST = "not looking back over being lost"
 
 
 class Exposure(Study):
@@ -65,14 +68,16 @@ class Exposure(Study):
         "Transformer has half the steps, for it must still make errors. With and without own words: the same model, "
         "steps, text and grid of two learning rates. The share of own words rises from 0 to a half: the GRU draws "
         "them step by step, the Transformer all at once in one more pass. Loss by position is of the words of the "
-        "longest sources; in the first runs it was of the end of the sentence too, which no word follows."
+        "longest sources; in the first runs it was of the end of the sentence too, which no word follows. That own "
+        "words make the bias smaller was made a claim after the first verdicts."
     )
     why = (
         "A decoder that leans on the word before goes wrong after a wrong word, and the longer it writes the more "
-        "often there was one: the loss of both grows so, the RNN's twice as fast. After one wrong word the RNN loses "
-        "ten times as much as the Transformer, which can read the answer off the source. Training on own words did "
-        "not pay: the RNN lost by it, and it may be that steps spent after wrong words are taken from learning the "
-        "task, which was not measured."
+        "often there was one: the loss of both grows so. After one wrong word the RNN loses 1.6 nats a word and the "
+        "Transformer, which can read the answer off the source, 0.16. Training on own words did what it is for: "
+        "reading them costs the RNN 0.29 nats a word in place of 1.08, and the Transformer 0.08 in place of 0.31. It "
+        "did not pay: the RNN writes at 22 BLEU in place of 43. It may be that steps spent after wrong words are "
+        "taken from learning the task, which was not measured."
     )
     change = "Text that has more than one right continuation: there an error can lead to another good sentence."
     claims = (
@@ -106,7 +111,18 @@ class Exposure(Study):
             GAINS,
             (
                 Control(FIRM_OVER_LOST, GAINS, True, "What an error does not throw off writes better."),
-                Control(ITSELF, GAINS, False, "The same model does not gain over itself."),
+                Control(AGAIN, GAINS, False, "It is the same model."),
+            ),
+        ),
+        Claim(
+            "lessens",
+            "Training on its own words makes exposure bias smaller.",
+            "L2, claim 23",
+            tuple(f"{model}{OWN}, bias" for model in (RNN, TRANSFORMER)),
+            CALMS,
+            (
+                Control(f"{FIRM_OVER_LOST}, bias", CALMS, True, "What does not look back has no bias."),
+                Control(f"{AGAIN}, bias", CALMS, False, "It is the same model."),
             ),
         ),
     )
@@ -125,6 +141,7 @@ class Exposure(Study):
             )
             rates = RATES[name][:1] if scale == "smoke" else RATES[name]
             found += [Arm(name, flags, rates), Arm(name + OWN, (*flags, *own), rates)]
+            found += [Arm(AGAIN, flags, rates)] if name == RNN else []
         return found
 
     @torch.no_grad()
@@ -152,10 +169,12 @@ class Exposure(Study):
             **{name: slope(range(len(gaps[name])), gaps[name]) for name in (LOST, FIRM)},
             **{name: slope(range(len(gaps[name])), gaps[name]) if name in gaps else missing for name in PASSES},
             **{f"{name}, thrown": fmean(after.get(name, [missing])) for name in (LOST, FIRM, *PASSES)},
-            **{name + OWN: scores.get(name + OWN, missing) - scores.get(name, missing) for name in PASSES},
             FIRM_OVER_LOST: planted[FIRM] - planted[LOST],
-            ITSELF: scores[RNN] - scores[RNN],
+            f"{FIRM_OVER_LOST}, bias": fmean(gaps[FIRM]) - fmean(gaps[LOST]),
         }
+        for name, plain in {AGAIN: RNN, **{name + OWN: name for name in PASSES}}.items():
+            values[name] = scores.get(name, missing) - scores.get(plain, missing)
+            values[f"{name}, bias"] = fmean(gaps.get(name, [missing])) - fmean(gaps.get(plain, [missing]))
         return Measured(
             values,
             [
@@ -170,7 +189,7 @@ class Exposure(Study):
 
         names = [name + own for name in PASSES for own in ("", OWN)]
         columns = {"position", "after"}
-        along = {"bias": "position", "thrown": "after"}.get(claim.key)
+        along = {"bias": "position", "lessens": "position", "thrown": "after"}.get(claim.key)
         wanted = {along} if along else set()
         shown = [row for row in points if row["case"] in names and columns & row.keys() == wanted]
         base = alt.Chart(alt.InlineData(values=shown))
@@ -180,9 +199,9 @@ class Exposure(Study):
             bleu = alt.X("value:Q", title="BLEU", scale=alt.Scale(zero=False))
             dots = base.encode(bleu, of, *told[:2], tooltip=["case:N", "seed:O", "value:Q"])
             return styled(dots.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(28)))
-        after = {"bias": "after its own words, not the true ones", "thrown": "after a wrong word, not the true one"}
-        title = ["nats that a word costs more", after[claim.key]]
-        unit = {"bias": "position in the target, in words", "thrown": "words after the wrong one"}[claim.key]
+        after = {"position": "after its own words, not the true ones", "after": "after a wrong word, not the true one"}
+        title = ["nats that a word costs more", after[along]]
+        unit = {"position": "position in the target, in words", "after": "words after the wrong one"}[along]
         lines = base.encode(
             alt.X(f"{along}:Q", title=unit, scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1)),
             alt.Y("mean(value):Q", title=title),

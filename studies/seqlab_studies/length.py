@@ -25,7 +25,10 @@ WIDTH, PLACES = 64, 1024
 ENCODINGS = ("NoPositions", "Sinusoidal", "Learned", "RoPE")
 FAR = Rule(f"the longest string that is copied whole at least every second time, over {TRAINED},", low=2.0, beyond=0.5)
 COLLAPSES = Rule(
-    f"the share of strings of {TRAINED} symbols, the longest in training, that is copied whole,", high=0.5, beyond=0.4
+    f"the share of strings of {TRAINED} symbols, the longest in training, that is copied whole,",
+    high=0.5,
+    beyond=0.4,
+    possible=(0, 1),
 )
 DISTANCE = Rule(
     "log10 of the deviation of the inner product of positions at one distance, over that of all,", high=-6, beyond=3

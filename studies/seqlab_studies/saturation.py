@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RATIO = f"log10 of the gradient of an output by the input {BACK} steps before, over that by its own input,"
 GONE, THERE = Rule(RATIO, high=-7, beyond=5), Rule(RATIO, low=-2, beyond=5)
-HALF = Rule("share of the activations in question that is saturated", low=0.5)
+HALF = Rule("share of the activations in question that is saturated", low=0.5, possible=(0, 1))
 NOT, INPUTS = "RNN not saturated", "RNN saturated by inputs"
 WEIGHTS = "RNN saturated by its weights"
 SHUT, OPEN = "LSTM, forget gates shut", "LSTM, forget gates open"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ WIDTHS = (16, 64, 256, 1024)
 BATCH, LENGTH = 8, 64
 SATURATED = "scores 100 times as large"
 AGAIN = "the same division, another draw"
-PEAKED = Rule("the median over queries of the largest weight", low=0.5)
+PEAKED = Rule("the median over queries of the largest weight", low=0.5, beyond=0.1, possible=(0, 1))
 VANISHES = Rule(
     "log10 of the gradient of a query without the division, over that with it, medians over queries,",
     high=-1.0,
@@ -45,7 +46,7 @@ class ScaleOfScores(Study):
     matched = (
         f"At initialisation: one head over {BATCH} rows of {LENGTH} random tokens in float64, whose queries and keys "
         "have independent channels of variance 1, as Vaswani et al. 2017 assume; the gradient is of a random sum of "
-        "the outputs. "
+        "the outputs. All are means of 1,024 / d_k draws a seed (one in the first runs, which did not decide d_k 16). "
         "Trained: character models of CPython's documentation, two layers with one head, so that d_k is the width; "
         "both forms have the same parameters and data, each its best of three learning rates."
     )
@@ -53,7 +54,8 @@ class ScaleOfScores(Study):
         "A sum of d_k products has a standard deviation of sqrt(d_k), so that without the division one weight takes "
         "nearly all. The softmax then passes little gradient, but what passes is sqrt(d_k) times as large: the "
         "gradient of the query falls only where the first outweighs the second. In training the projections are "
-        "learned, and begin small: the division is one scale among many that they can make up for."
+        "learned, and begin small. At d_k 64 they make up for the division: 0.011 nats are lost without it. At d_k "
+        "256 they do not: it is 0.285."
     )
     change = "Projections that keep the variance at 1 when training begins, or a larger d_k."
     claims = (
@@ -116,8 +118,8 @@ class ScaleOfScores(Study):
 
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         draw = torch.Generator().manual_seed(seed)
-        seen = {(width, times): attend(width, times, draw) for width in WIDTHS for times in (None, 1.0)}
-        hot, again = attend(64, 100 / 8, draw), attend(64, None, draw)
+        seen = {(width, times): mean_of(width, times, draw) for width in WIDTHS for times in (None, 1.0)}
+        hot, again = mean_of(64, 100 / 8, draw), mean_of(64, None, draw)
         values = {f"d_k {width}": seen[width, 1.0].largest for width in WIDTHS}
         values |= {f"{SATURATED}, d_k 64": hot.largest, "d_k 64, divided": seen[64, None].largest}
         for width in WIDTHS:
@@ -189,6 +191,12 @@ class Attended(NamedTuple):
     entropy: float
     gradient: float
     key_gradient: float
+
+
+def mean_of(width: int, scale: float | None, draw: torch.Generator) -> Attended:
+    """Means of `attend` over draws, the more the narrower the head, at one cost."""
+    draws = (attend(width, scale, draw) for _ in range(WIDTHS[-1] // width))
+    return Attended(*map(fmean, zip(*draws, strict=True)))
 
 
 def attend(width: int, scale: float | None, draw: torch.Generator) -> Attended:

@@ -30,7 +30,8 @@ TRAIN, DEV, TEXT = "sst2/stsa.binary.train", "sst2/stsa.binary.dev", "tiny-shake
 CONTEXT = 24
 """Words before the one that is predicted."""
 KEPT = Rule(
-    "the share of what the words tell that is left when they are shuffled, 1 = all, 0 = no more than of another text,",
+    "what is left of what the words tell when they are shuffled, over all of it (0: no more than of another text; by "
+    "chance, above 1)",
     low=0.9,
     beyond=0.1,
 )
@@ -54,8 +55,8 @@ class Shuffled(Study):
     )
     why = (
         "What a task needs of the order decides, more than the model. Which words stand in a review tells most of its "
-        "sentiment, so that training rewards little else; what comes next depends on the last words in their order. "
-        "A translation keeps half: the words to write are known, and not who does what to whom."
+        "sentiment, so that training rewards little else; what comes next depends on the last words in their order. A "
+        "translation keeps 0.48: the words to write are known, and not who does what to whom."
     )
     change = "A task whose answer is in the order: who did it to whom, the scope of a negation, a language model."
     claims = (

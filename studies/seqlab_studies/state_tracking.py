@@ -24,7 +24,8 @@ RECURRENCES = ("RNN", "GRU", "LSTM")
 ENCODINGS = ("NoPositions", "Sinusoidal", "RoPE", "ALiBi")
 WITHIN, BEYOND = f"to {TRAINED}", f"beyond {TRAINED}"
 RIGHT = "share of strings whose parity is right, 0.5 = guessed,"
-FOLLOWS, GUESSES = Rule(RIGHT, low=0.99, beyond=0.09), Rule(RIGHT, high=0.6, beyond=0.3)
+SHARE = (0.0, 1.0)
+FOLLOWS, GUESSES = Rule(RIGHT, low=0.99, beyond=0.09, possible=SHARE), Rule(RIGHT, high=0.6, beyond=0.3, possible=SHARE)
 COUNTED, LAST = "the ones counted", "the last bit"
 BOTH = (Control(COUNTED, FOLLOWS, True, "That is the answer."), Control(LAST, FOLLOWS, False, "It is right by chance."))
 
@@ -40,9 +41,10 @@ class StateTracking(Study):
     )
     why = (
         "A recurrence has to learn one step, flip or stay, and then every string is that step again and again. The "
-        "RNN learned it and never errs; gates can learn something else that fits short strings, and the LSTM did: it "
-        "is right where it was trained and guesses beyond. Attention has no state to flip: it must weigh all bits at "
-        "once, and what it learned of places or counts ends where training did."
+        "RNN learned it and never errs; gates can learn something else that fits short strings. Of 48 bits the GRU "
+        "gets 0.56, 1.00 and 0.76 right with its 3 seeds, so that it learned the step with one of them, and the LSTM "
+        "guesses, though it is right to 12. Attention has no state to flip: it must weigh all bits at once, and what "
+        "it learned of places or counts ends where training did."
     )
     change = "Training on far longer strings, writing the parity of each prefix down, or a loop over layers."
     published = (
@@ -61,7 +63,7 @@ class StateTracking(Study):
         ),
         Claim(
             "guesses",
-            "Attention does not, under any encoding.",
+            "Attention does not follow a state over strings of any length, under any encoding.",
             "Deletang et al. 2023, table 1; Hahn 2020",
             tuple(f"{name}, {BEYOND}" for name in ENCODINGS),
             GUESSES,

@@ -40,6 +40,28 @@ def test_the_average_is_what_is_kept(quick: Seqlab) -> None:
     quick("verify", "bundle")
 
 
+def test_at_the_base_width_a_fit_is_the_one_without_mup(quick: Seqlab) -> None:
+    """Bit for bit, dropout included; elsewhere it is another."""
+    fit = (*GRU, "--model.model.dropout=0.1")
+    for name, mup in (("plain", "false"), ("base", "16"), ("mup", "true")):
+        quick(*fit, f"--mup={mup}", f"--run_name={name}")
+    assert same_weights("plain", "base") and not same_weights("plain", "mup")
+    said = quick("fit", "--config=lm/attention-nope", *TINY, "--mup=15", code=2).stderr
+    assert "--mup 15: num_heads must divide d_model, got num_heads 4 and d_model 15" in said
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's exporter
+def test_a_fit_with_mup_resumes_bit_for_bit_and_exports(quick: Seqlab) -> None:
+    fit = ("fit", "--config=lm/attention-rope", *TINY, "--mup=8", "--model.schedule=Constant")
+    quick(*fit, "--run_name=stopped")
+    quick("resume", "stopped", "--trainer.max_steps=8")
+    quick(*fit, "--trainer.max_steps=8", "--run_name=whole")
+    assert same_weights("stopped", "whole")
+    quick("export", "whole", "--out=bundle")
+    quick("verify", "bundle")
+
+
 FIND = (
     "--trainer.callbacks+=LearningRateFinder",
     "--trainer.callbacks.num_training_steps=20",

@@ -43,7 +43,7 @@ def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_options_of_the_chosen_classes(capsys: pytest.CaptureFixture[str]) -> None:
     short = shown(capsys, "--help")
-    assert len(short.splitlines()) < 60 and "--experiment seqlab" in short and "--trainer.max_steps" in short
+    assert len(short.splitlines()) < 61 and "--experiment seqlab" in short and "--trainer.max_steps" in short
     chosen = shown(capsys, "--config", "lm/gru", "--model.model.d_model=64", "--model.model.mixer", "LSTM", "-h")
     for said in ("--model.model.d_model 64", "--model.model.mixer LSTM", "--model.model.mixer.forget_bias null"):
         assert said in chosen

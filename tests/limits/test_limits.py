@@ -59,7 +59,7 @@ def test_a_smaller_loss_or_cost_is_better(metric: str) -> None:
 
 def row(name: str, metrics: dict[str, float]) -> Row:
     run = TrackedRun(name, name, "e", "FINISHED", 0, {}, metrics, {}, cast(Any, None), cast(Any, None))
-    return Row((run,), name, 1.0, (1.0,), None, None, None, None, None, None, None)
+    return Row((run,), name, 1.0, (1.0,), None, None, None, None, None, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import sys
@@ -37,6 +38,14 @@ def test_each_part_has_its_place_on_the_page(leaderboard: dict[str, Any]) -> Non
     page = (ROOT / "docs/leaderboard.md").read_text(encoding="utf-8")
     for track in leaderboard["tracks"](Path("input.txt")):
         assert f"<!-- {track.name} -->\n" in page and f"<!-- end of {track.name} -->\n" in page
+
+
+def test_the_rates_of_each_width_are_those_of_the_figure() -> None:
+    """Made anew by `python benchmarks/mup.py docs`."""
+    losses = json.loads((ROOT / "docs/mup.json").read_text(encoding="utf-8"))
+    table = runpy.run_path(str(ROOT / "benchmarks/mup.py"))["table"](losses)
+    page = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
+    assert table in page and "(mup.svg)" in page
 
 
 @pytest.mark.slow

@@ -21,12 +21,12 @@ from seqlab_studies.length import apart, distances
 from seqlab_studies.lib import lengths
 from seqlab_studies.lib.lengths import LONGEST, by_length, reach
 from seqlab_studies.long_dates import BEYOND, SHORTEST, LongDates
-from seqlab_studies.longer import AGAINST, LEARNT, TWICE, Longer
+from seqlab_studies.longer import ADDED, AGAINST, CONCATENATED, LEARNT, TWICE, Longer
 from seqlab_studies.state_tracking import COUNTED, LAST, LENGTHS, ONE, StateTracking
 from seqlab_studies.sums import ANY, ENCODINGS, RECURRENCES, Sums
 
 RUN: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
-S, R, I = Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE  # noqa: E741
+S, R = Verdict.SUPPORTED, Verdict.REFUTED
 Load = Callable[[Callable[[list[int]], list[int]], Any], None]
 
 
@@ -129,6 +129,8 @@ def judged(study: Study, module: Any, changed: Mapping[str, int]) -> dict[str, V
         ({"ALiBi": -1}, {"train-short": Verdict.INVALID}),
         ({"GRU": 0}, {"recurrence": R}),
         ({"Learned": 0}, {"combined": Verdict.DEPENDS}),
+        ({"Learned": 0, "Learned, concatenated": 0}, {"combined": S}),
+        (dict.fromkeys((*ADDED, *CONCATENATED.values(), TWICE), 0), {"combined": Verdict.NOT_MEASURED}),
         ({"Learned, concatenated": 2 - lengths.TRAINED}, {"combined": Verdict.INVALID}),
     ],
 )
@@ -147,7 +149,7 @@ def test_longer_compared_by_hand() -> None:
     values = longer.compared(shares)
     assert values["Learned, added against concatenated"] == pytest.approx(0.5)
     assert values["Learned, concatenated learnt"] == 0.7
-    assert values[TWICE] == 0 and values[AGAINST] == 2
+    assert values[f"{TWICE}, against the first"] == 0 and values[AGAINST] == 2
     assert LEARNT.low == 0.9
 
 
@@ -161,7 +163,8 @@ def test_sums_beyond_the_trained_numbers() -> None:
     assert set(found(0).values()) == {S}
     assert found(0, *ENCODINGS) | {"any-length": R, "recurrence": S} == found(0, *ENCODINGS)
     assert found(0, "RoPE")["any-length"] == Verdict.DEPENDS
-    assert found(-1, "RoPE")["any-length"] == found(-1, "GRU")["recurrence"] == I
+    assert found(-1, "RoPE")["any-length"] == found(-1, "GRU")["recurrence"] == S, "the others are judged"
+    assert found(-1, *RECURRENCES) == {"any-length": S, "recurrence": Verdict.NOT_MEASURED}
     assert set(found(-1, ANY).values()) == {Verdict.INVALID}, "nobody is known to have learned the task"
 
 
@@ -182,10 +185,11 @@ def test_verdicts_of_long_dates_on_all_sides() -> None:
     first, *_ = encodings = long_dates.ENCODINGS
     assert set(dates_judged(1.0, 1.0).values()) == {S}
     assert dates_judged(1.0, 0.5, *encodings)["any-length"] == R
-    assert dates_judged(1.0, 0.9, first)["any-length"] == I
+    assert dates_judged(1.0, 0.9, *encodings)["any-length"] == Verdict.ABOUT
+    assert dates_judged(1.0, 0.9, first)["any-length"] == Verdict.DEPENDS
     assert dates_judged(0.85, 0.84, first)["any-length"] == S
     assert dates_judged(1.0, 0.1, *long_dates.RECURRENCES)["recurrence"] == R
-    assert dates_judged(0.6, 0.6, first) == {"any-length": I, "recurrence": S}, "one has not learnt"
+    assert dates_judged(0.6, 0.6, *encodings) == {"any-length": Verdict.NOT_MEASURED, "recurrence": S}
     broken = ((1.0, 0.3, long_dates.ALL), (0.7, 0.7, long_dates.ANY), (1.0, 1.0, long_dates.OF_ANOTHER))
     for short, long, control in broken:
         assert set(dates_judged(short, long, control).values()) == {Verdict.INVALID}, control

@@ -18,7 +18,17 @@ from seqlab.attention import Attention
 from seqlab.attention.patterns import Bidirectional
 from seqlab.models import DecoderLM, Encoder, MaskedLM
 from seqlab_studies import objective
-from seqlab_studies.lib.order_effects import VOCAB, Model, at_last, of_trained
+from seqlab_studies.lib.order_effects import (
+    LENGTH,
+    VOCAB,
+    WINDOW,
+    Model,
+    after_place,
+    at_last,
+    before_window,
+    of_trained,
+    reversed_window,
+)
 from seqlab_studies.objective import CONTEXT, MANY, NAMES, TESTED
 from seqlab_studies.order import BLIND, SEES, Order
 
@@ -86,6 +96,18 @@ def test_a_sum_is_blind_and_a_weighted_sum_is_not() -> None:
     little = torch.ones(16, dtype=torch.float64)
     little[3] += 1e-6
     assert 1e-8 < at_last(counted(little)) < 1e-5
+
+
+def test_windows_and_directions_of_sums_by_hand() -> None:
+    torch.manual_seed(0)
+    alike, later = torch.ones(LENGTH, dtype=torch.float64), torch.zeros(LENGTH, dtype=torch.float64)
+    later[-WINDOW:] = torch.arange(1, WINDOW + 1)
+    assert reversed_window(counted(alike)) == 0 and 0.3 < reversed_window(counted(later)) < 3
+    assert before_window(counted(later)) == 0
+    assert before_window(counted(alike)) == pytest.approx(((LENGTH - WINDOW) / (WINDOW - 1)) ** 0.5, rel=0.3)
+    assert after_place(counted(alike)) == 0
+    assert after_place(lambda tokens: counted(alike)(tokens.flip(1)).flip(1)) == math.inf
+    assert 0.5 < after_place(lambda tokens: counted(alike)(tokens)[:, -1:].expand(-1, LENGTH, -1)) < 2
 
 
 def masked(encoding: Any) -> MaskedLM:

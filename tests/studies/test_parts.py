@@ -152,13 +152,11 @@ def test_exponents_of_powers() -> None:
     assert 1 < exponent({at: at**2 + 100 * at for at in SHORT}) < 2
 
 
-@pytest.mark.parametrize(
-    ("rule", "supported", "inconclusive", "refuted"), [(QUADRATIC, 2.0, 1.6, 1.49), (FITS, 5, 7, 10.1)]
-)
-def test_edges_of_rules(rule: Rule, supported: float, inconclusive: float, refuted: float) -> None:
+@pytest.mark.parametrize(("rule", "supported", "about", "refuted"), [(QUADRATIC, 2.0, 1.6, 1.49), (FITS, 5, 7, 10.1)])
+def test_edges_of_rules(rule: Rule, supported: float, about: float, refuted: float) -> None:
     """Quadratic holds 2 and excludes a half less; two digits of a printed number fit within 5%."""
-    found = [rule.judge(Interval(at, at)) for at in (supported, inconclusive, refuted)]
-    assert found == [Verdict.SUPPORTED, Verdict.INCONCLUSIVE, Verdict.REFUTED]
+    found = [rule.judge(Interval(at, at)) for at in (supported, about, refuted)]
+    assert found == [Verdict.SUPPORTED, Verdict.ABOUT, Verdict.REFUTED]
 
 
 def test_what_is_counted_and_what_a_mask_leaves() -> None:

@@ -178,7 +178,7 @@ def test_pages_share_a_script_and_the_index_has_all_verdicts(
     assert page.count("<h2>What was published</h2><p>Bernoulli 1713 &lt;proves&gt; it.</p>") == 1
     assert "What was published" not in Path("pages/worked-numbers.html").read_text()
     assert "<b>supported</b>: it is as the claim says, at " in page and "<ul><li>a = 2" in page
-    assert '<b>depends</b>: it is as the claim says in some cases, not in others, at <a href="#measured">smoke' in page
+    assert '<b>depends</b>: its cases differ: not all are as the claim says, at <a href="#measured">smoke' in page
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None
     figures = json.loads(specs[1])
@@ -259,8 +259,15 @@ def test_a_study_of_ones_own_is_run_by_its_path(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == f"Wrote {Path('pages/dice.html')}\n"
     assert {path.name for path in Path("pages").iterdir()} == {"dice.html", "dice.json", "index.html"}
     assert "They sum to 7." in Path("pages/index.html").read_text()
+    assert "<h2>Why, at cpu scale</h2><p>They have faces.</p>" in Path("pages/dice.html").read_text()
+    assert json.loads(Path("pages/dice.json").read_text())["scales"]["cpu"]["values"] == [{"mean": 7, "7": 7, "2": 2}]
     study("notebook", "my_study.py", "--out", "pages")
     assert str(Path("my_study.py").resolve()) in Path("pages/dice.ipynb").read_text()
+    Path("my_study.py").write_text(OWN.replace("    rule =", '    explained = "gpu"\n    rule ='))
+    study("page", "my_study.py", "--out", "pages")
+    assert "They have faces." not in Path("pages/dice.html").read_text(), (
+        "it was not run at the scale that is explained"
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,19 @@ from seqlab.study.rules import Verdict, judge
 from seqlab_data.generated import Draw
 from seqlab_data.tokenizers import WordTokenizer
 from seqlab_studies import bottleneck, joined, shuffled
-from seqlab_studies.bottleneck import BEYOND, HALF, ONE_IN_FOUR, OTHERS, WITHIN, first_six, growths, one_in_four_lost
+from seqlab_studies.bottleneck import (
+    ANEW,
+    BEYOND,
+    HALF,
+    ONE_IN_FOUR,
+    OTHERS,
+    TWELVE,
+    WITHIN,
+    first,
+    growths,
+    held,
+    one_in_four_lost,
+)
 from seqlab_studies.exposure import WRONG, Planted, gap, planted_batch, spelt, thrown
 from seqlab_studies.joined import ENCODINGS, JOINED, OF_ANOTHER, ONE_BY_ONE, Joined, compared
 from seqlab_studies.lib.copying import bleu, sentences
@@ -39,7 +51,7 @@ def test_the_planted_writers_lose_by_length_and_alike() -> None:
     texts = {length: sentences([length], 20, seed=0) for length in LENGTHS}
     alike = [bleu(one_in_four_lost(some), some) for some in texts.values()]
     assert alike == pytest.approx([75] * len(LENGTHS))
-    by_length = [bleu([first_six(text) for text in some], some) for some in texts.values()]
+    by_length = [bleu([first(6, text) for text in some], some) for some in texts.values()]
     assert by_length[:3] == pytest.approx([100] * 3) and by_length == sorted(by_length, reverse=True)
     assert by_length[-1] == pytest.approx(100 * math.prod((6 - n) / (12 - n) for n in range(4)) ** 0.25)
 
@@ -48,14 +60,25 @@ def test_growth_is_that_of_the_lead() -> None:
     attention, tested = bottleneck.ATTENTION, {WITHIN: range(4, 13), BEYOND: range(12, 21)}
     line = {length: 100.0 - 3 * length for length in range(4, 21)}
     flat = dict.fromkeys(line, 90.0)
+    far = {length: 140.0 - 5 * length for length in line}
     scores = {bottleneck.NONE: line, attention: flat, bottleneck.FIRST: line, ONE_IN_FOUR: flat, OTHERS: line}
+    scores |= {TWELVE: far, ANEW: line}
     found = growths(scores, tested)
     assert found[f"{attention}, {WITHIN}"] == pytest.approx(3) == found[bottleneck.FIRST]
     assert found[f"{attention} alone, {BEYOND}"] == pytest.approx(0) == found[ONE_IN_FOUR]
     assert found[attention] == pytest.approx(90) and found[OTHERS] == pytest.approx(76)
-    assert math.isnan(found[f"twice the vector, {WITHIN}"])
-    found = growths(scores | {HALF: {n: 50.0 - 5 * n for n in line}}, tested)
-    assert found[f"twice the vector, {WITHIN}"] == pytest.approx(2)
+    assert math.isnan(found["twice the vector"])
+    assert found[TWELVE] == pytest.approx(18 / (50 / 3)) and found[ANEW] == 1
+    found = growths(scores | {HALF: {n: 100.0 - 6 * n for n in line}}, tested)
+    assert found["twice the vector"] == pytest.approx(2)
+
+
+def test_the_length_that_is_copied_to_half() -> None:
+    assert held({4: 90.0, 5: 60.0, 6: 40.0, 7: 55.0}) == 5.5 and held({4: 50.0, 5: 0.0}) == 4
+    assert math.isnan(held({4: 49.0, 5: 0.0})) and math.isnan(held({4: 90.0, 5: 50.0}))
+    texts = {length: sentences([length], 200, seed=0) for length in range(4, 25)}
+    kept = [{n: bleu([first(count, text) for text in some], some) for n, some in texts.items()} for count in (6, 12)]
+    assert held(kept[1]) / held(kept[0]) == pytest.approx(2, abs=0.25)
 
 
 class Leaky(AdditiveAttention):

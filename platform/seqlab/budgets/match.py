@@ -15,7 +15,7 @@ from torch import nn
 
 from seqlab.budgets.estimate import BYTES
 from seqlab.budgets.flops import training_flops
-from seqlab.config.configs import LINKS, build_data, build_task
+from seqlab.config.configs import build_data, build_task, told_by
 from seqlab.config.options import Budget
 
 WITHIN = 0.02
@@ -73,17 +73,15 @@ def match(
     if not to > 0:
         raise ValueError(f"--to must be above 0, got {to:g}")
     data = build_data(config)
-    told = _told(data)
-    path = _find(config, by)
+    told = told_by(data)
+    path = find_number(config, by, f"--match_by {by}")
     before = _at(config, path[:-1])[path[-1]]
     if not (before is None or type(before) is int):
         raise ValueError(f"--match_by {by} is {before!r}; name a whole number of the model")
     what, sized = f"--match {budget}: {by}", "params" if budget == "seconds" else budget
 
     def made(number: int | None) -> Any:
-        changed = deepcopy(config)
-        _at(changed, path[:-1])[path[-1]] = number
-        return build_task(changed, told)
+        return build_task(replaced(config, path, number), told)
 
     @cache
     def costs(number: int | None) -> dict[str, float]:
@@ -124,10 +122,6 @@ def _written(cost: float) -> str:
     return f"{cost:,.0f}" if cost >= 100 else f"{cost:.4g}"
 
 
-def _told(data: Any) -> dict[str, int]:
-    return {name: getattr(data, name) for name in LINKS if hasattr(data, name)}
-
-
 def _costs(task: nn.Module, seq_len: int | None) -> Iterator[tuple[str, float]]:
     yield "params", sum(parameter.numel() for parameter in task.parameters())
     model: Any = task.model
@@ -139,8 +133,15 @@ def _costs(task: nn.Module, seq_len: int | None) -> Iterator[tuple[str, float]]:
         yield "state", 4 * model.state_size(seq_len)  # in float32
 
 
-def _find(config: dict[str, Any], name: str) -> list[str]:
-    """Keys of the outermost value of the model whose dotted name, without init_args, ends in `name`."""
+def find_number(config: dict[str, Any], name: str, option: str) -> list[str]:
+    """Keys of the outermost value of the model whose dotted name, without init_args, ends in `name`.
+
+    Args:
+        option: option that needs the number, for the error.
+
+    Raises:
+        ValueError: there is no such value, or there are several.
+    """
     end, level = name.split("."), [["model"]]
     while level:
         found = [path for path in level if [key for key in path if key != "init_args"][-len(end) :] == end]
@@ -148,10 +149,17 @@ def _find(config: dict[str, Any], name: str) -> list[str]:
             return found[0]
         if found:
             names = " and ".join(".".join(key for key in path if key != "init_args") for path in found)
-            raise ValueError(f"--match_by {name} matches {names}; give one of these")
+            raise ValueError(f"{option} matches {names}; give one of these")
         values = [(path, _at(config, path)) for path in level]
         level = [[*path, key] for path, value in values if isinstance(value, dict) for key in value]
-    raise ValueError(f"--match_by {name}: the model has no such number; d_model and num_layers are common ones")
+    raise ValueError(f"{option}: the model has no such number; d_model and num_layers are common ones")
+
+
+def replaced(config: dict[str, Any], path: list[str], number: int | None) -> dict[str, Any]:
+    """Copy of a config with another number at the keys `path`."""
+    changed = deepcopy(config)
+    _at(changed, path[:-1])[path[-1]] = number
+    return changed
 
 
 def _at(config: dict[str, Any], path: list[str]) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.stopping import StoppedError, StopSignals
-from seqlab.config.configs import LINKS
+from seqlab.config.configs import told_by
 from seqlab.config.errors import sentence
 from seqlab.parallel import layout
 
@@ -81,7 +81,7 @@ class Checkpoints(ModelCheckpoint):
         checkpoint["seqlab"] = {
             "config": self.config,
             "labels": getattr(datamodule, "labels", None),
-            "told": {name: getattr(datamodule, name) for name in LINKS if hasattr(datamodule, name)},
+            "told": told_by(datamodule),
             **{name: None if found is None else found.to_dict() for name, found in tokenizers.items()},
             "run_id": getattr(trainer.logger, "run_id", None),
             "layout": layout(trainer),

@@ -34,6 +34,7 @@ from seqlab.cli.continued import check_findable, only_unfinished, say_finished
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_parts import check_restores, kept
 from seqlab.cli.matched import matched
+from seqlab.cli.narrowed import scale_by_width
 from seqlab.config.configs import LINKS, as_list, import_blocks
 from seqlab.config.half_precision import HalfInputs
 from seqlab.config.nested_options import keep_nested_values
@@ -246,6 +247,8 @@ class SeqlabCLI(LightningCLI):
             stored = read_checkpoint(options.ckpt_path, weights=False)
             with saying_what_is_wrong(options.ckpt_path, anywhere=True):
                 check_layout(stored, self.trainer)
+        if options.mup:
+            scale_by_width(self.model, self.datamodule, self.config_dump, options.mup)
         if options.init_from is not None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:

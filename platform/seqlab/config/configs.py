@@ -281,6 +281,11 @@ def build_task(config: dict[str, Any], told: dict[str, int]) -> Any:
     return _instantiate(L.LightningModule, "model", {**task, "init_args": task.get("init_args", {}) | told})
 
 
+def told_by(data: Any) -> dict[str, int]:
+    """Numbers that a data module sets, by the names in `LINKS`."""
+    return {name: getattr(data, name) for name in LINKS if hasattr(data, name)}
+
+
 def build_data(config: dict[str, Any]) -> Any:
     """Builds the data module of a stored config, without reading data; None if the config has no data module."""
     import lightning as L

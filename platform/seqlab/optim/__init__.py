@@ -1,6 +1,14 @@
 """Optimisers, parameter groups and learning-rate schedules."""
 
-from seqlab.optim.groups import ByName, DecayMatrices, Groups, LayerwiseDecay, ParameterGroups, trained_alike
+from seqlab.optim.groups import (
+    ByName,
+    DecayMatrices,
+    Groups,
+    LayerwiseDecay,
+    ParameterGroups,
+    ScaledGroups,
+    trained_alike,
+)
 from seqlab.optim.muon import Muon
 from seqlab.optim.optimizers import SGD, Adafactor, AdamW, Lion, Optimizer
 from seqlab.optim.schedules import (
@@ -29,6 +37,7 @@ __all__ = [
     "Muon",
     "Optimizer",
     "ParameterGroups",
+    "ScaledGroups",
     "Schedule",
     "WarmupStableDecay",
     "scheduled",

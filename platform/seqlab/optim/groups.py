@@ -100,6 +100,31 @@ class LayerwiseDecay(ParameterGroups):
         return _grouped(named, self.weight_decay, of)
 
 
+class ScaledGroups(ParameterGroups):
+    """Groups of another rule with a factor on each parameter's learning rate. The weight decay is divided by it, which
+    keeps the product of both, by which a step shrinks the weights (Wang & Aitchison 2024, "How to set AdamW's weight
+    decay as you scale model and dataset size").
+
+    Args:
+        groups: the other rule.
+        factors: positive factors by parameter name.
+    """
+
+    def __init__(self, groups: ParameterGroups, factors: Mapping[str, float]) -> None:
+        self.groups, self.factors = groups, factors
+
+    def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
+        named = list(parameters)
+        factors = {weight: self.factors[name] for name, weight in named}
+        scaled: Groups = []
+        for group in self.groups(named):
+            for factor in dict.fromkeys(factors[weight] for weight in group["params"]):
+                params = [weight for weight in group["params"] if factors[weight] == factor]
+                lr_ratio, weight_decay = group.get("lr_ratio", 1.0) * factor, group["weight_decay"] / factor
+                scaled.append({**group, "params": params, "lr_ratio": lr_ratio, "weight_decay": weight_decay})
+        return scaled
+
+
 BELOW = ("embedding.", "embed_norm.", "positions.")
 """Prefixes of the parameters that come before a stack's blocks."""
 BLOCK = re.compile(r"(?P<stack>.*?)stack\.blocks\.(?P<number>\d+)\.")

@@ -121,7 +121,7 @@ def declared(study: Study) -> str:
 
 def _is_told_after(line: ast.stmt) -> bool:
     match line:
-        case ast.Assign(targets=[ast.Name("why" | "change" | "published")]) | ast.FunctionDef("figure"):
+        case ast.Assign(targets=[ast.Name("why" | "explained" | "change" | "published")]) | ast.FunctionDef("figure"):
             return True
         case ast.Expr(ast.Constant(str())):  # a docstring
             return True

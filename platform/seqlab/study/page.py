@@ -10,7 +10,7 @@ from typing import Any
 from seqlab.files.finite_json import compact, in_page
 from seqlab.files.html_page import html_page
 from seqlab.study.conduct import FIXED_TAG, SCALE_TAG, Result
-from seqlab.study.rules import LECTURE, LECTURES, Claim, Control
+from seqlab.study.rules import LECTURE, LECTURES, Claim, Control, Verdict
 from seqlab.study.study import Study
 from seqlab.study.words import MEANING, words_of
 
@@ -94,7 +94,7 @@ def page(results: Sequence[Result], script: str = "") -> str:
 {_words(sections + figures)}
 {sections}
 <section>
-<h2>Why</h2><p>{escape(study.why)}</p>
+{_why(results)}
 <h2>What would change it</h2><p>{escape(study.change)}</p>
 {_published(study)}
 <h2 id="measured">How it was measured</h2><p>{escape(study.matched)}</p>
@@ -114,6 +114,7 @@ def record(results: Sequence[Result]) -> str:
         result.run.tags[SCALE_TAG]: {
             "seeds": len(result.seeds),
             "verdicts": {key: [found.verdict, found.reason] for key, found in result.judgements.items()},
+            "values": [seen.values for seen in result.seeds],
             "points": result.points,
         }
         for result in results
@@ -136,6 +137,14 @@ def index(verdicts: Sequence[tuple[Study, str, Mapping[str, str]]]) -> str:
     table = f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
     body = f'<h1>{title}</h1>{table}<p class="note">{escape(LECTURES)}</p>'
     return html_page(title, body, STYLE, "study")
+
+
+def _why(results: Sequence[Result]) -> str:
+    """Explanation of the result at the scale that it was written for; empty if that was not run."""
+    study = results[-1].study
+    if study.explained not in {result.run.tags[SCALE_TAG] for result in results}:
+        return ""
+    return f"<h2>Why, at {study.explained} scale</h2><p>{escape(study.why)}</p>"
 
 
 def _published(study: Study) -> str:
@@ -180,12 +189,17 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 {_seeds(claim, results[-1])}
 <div class="figure" id="figure-{_anchor(claim)}" role="figure" aria-label="{escape(claim.says)}"></div>
 <h3>The rule</h3>
-<p>Supported where {escape(str(claim.rule))}. The whole 95% interval must lie there, of each case by itself.</p>
+<p>Supported where {escape(str(claim.rule))}{_between(claim)}. The whole 95% interval must lie there, of each case by
+itself.</p>
 <h3>The controls</h3>
 <ul>{controls}</ul>
 </details>
 </section>
 """
+
+
+def _between(claim: Claim) -> str:
+    return f"; in between, {Verdict.ABOUT}" if claim.rule.beyond else ""
 
 
 def _seeds(claim: Claim, result: Result) -> str:

@@ -42,7 +42,7 @@ class Study(ABC):
         question: question that the study answers; title of its page.
         claims: claims that receive a verdict.
         matched: what is equal in all cases, and other assumptions of the measurement.
-        why: explanation of the result in a few sentences.
+        why: explanation of the result at scale `explained`, in a few sentences; shown for no other scale.
         change: what would change the result.
         published: published results, and how their measurement differs; empty = none known.
     """
@@ -52,6 +52,7 @@ class Study(ABC):
     claims: ClassVar[tuple[Claim, ...]]
     matched: ClassVar[str]
     why: ClassVar[str]
+    explained: ClassVar[Scale] = "cpu"
     change: ClassVar[str]
     published: ClassVar[str] = ""
 

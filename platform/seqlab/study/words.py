@@ -9,9 +9,11 @@ from seqlab.study.rules import Verdict
 MEANING = {
     Verdict.SUPPORTED: "it is as the claim says",
     Verdict.REFUTED: "it is not as the claim says",
-    Verdict.DEPENDS: "it is as the claim says in some cases, not in others",
+    Verdict.ABOUT: "it lies in the margin between what would support the claim and what would refute it",
+    Verdict.DEPENDS: "its cases differ: not all are as the claim says",
     Verdict.INCONCLUSIVE: "the numbers do not decide it in every case",
     Verdict.INVALID: "a control came out wrong, so that the numbers tell nothing",
+    Verdict.NOT_MEASURED: "no model learned the task, or all stand at a floor or a ceiling, where nothing can differ",
     Verdict.NOT_TESTABLE: "something that it needs is missing",
 }
 """Meanings of the verdicts."""

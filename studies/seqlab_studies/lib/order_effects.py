@@ -19,15 +19,19 @@ from seqlab.tracking.runs import TrackedRun
 from seqlab.trained.load import load_run
 
 BATCH, LENGTH, VOCAB, WIDTH = 8, 16, 32, 64
+WINDOW = 4
+"""Places that each of the WINDOWS sees, its own included."""
 DEPTHS = (1, 2, 4)
 BAG, UNPLACED = "bag of words", "attention without positions"
+WINDOWS, LAST_FOUR = ("NGramWindow", "CBOW", "CausalConv"), "the last four words"
+REVERSED, OLDER, AFTER = ", its window reversed", ", words before its window", ", words after a place"
 ENCODINGS: dict[str, Callable[[int, int], PositionalEncoding]] = {
     **{name: getattr(positions, name) for name in ("Sinusoidal", "Learned", "Binary", "Integer")},
     "Integer, added": partial(positions.Integer, combine="add"),
     **{name: getattr(positions, name) for name in ("RoPE", "XPos", "ALiBi", "T5Bias", "Shaw", "CoPE")},
 }
 RECURRENCES = {
-    **{name: getattr(recurrence, name) for name in recurrence.__all__},
+    **{name: getattr(recurrence, name) for name in recurrence.__all__ if name not in WINDOWS},
     **{
         name: getattr(attention, name)
         for name in ("LinearAttention", "Retention", "GatedLinearAttention", "DeltaNet", "GatedDeltaNet", "Mamba2")
@@ -57,6 +61,19 @@ def effects() -> Iterator[tuple[str, float]]:
         yield name, at_last(encoder(both_ways, encoding, 2))
     for name, mixer in RECURRENCES.items():
         yield name, at_last(decoder(mixer, 1))
+    windows = {name: decoder(getattr(recurrence, name), 1) for name in (*WINDOWS, "GRU")}
+    for name, model in windows.items():
+        yield f"{name}{REVERSED}", reversed_window(model)
+    windows[LAST_FOUR] = lambda tokens: nn.functional.one_hot(tokens[:, -WINDOW:], VOCAB).double().flatten(1)[:, None]
+    for name, model in windows.items():
+        yield f"{name}{OLDER}", before_window(model)
+    readers: dict[str, MakeMixer] = {
+        "GRU": recurrence.GRU,
+        "two GRUs": partial(recurrence.GRU, bidirectional=True),
+        "attention": both_ways,
+    }
+    for name, reader in readers.items():
+        yield f"{name}{AFTER}", after_place(encoder(reader, NoPositions, 1))
 
 
 def of_trained(runs: Mapping[str, TrackedRun]) -> Iterator[tuple[str, float]]:
@@ -92,6 +109,37 @@ def at_last(model: Model, vocab: int = VOCAB) -> float:
     tokens, swapped, others, _ = draw(vocab)
     out = model(tokens)[:, -1]
     return ratio(model(swapped)[:, -1] - out, model(others)[:, -1] - out)
+
+
+def reversed_window(model: Model) -> float:
+    """Effect at the last output of the reversed order of the words before it in its window."""
+    tokens, _, others, _ = draw()
+    place = slice(LENGTH - WINDOW, LENGTH - 1)
+    return ratio(*changes(model, tokens, -1, (place, tokens[:, place].flip(1)), (place, others[:, place])))
+
+
+def before_window(model: Model) -> float:
+    """Effect at the last output of other words before its window, relative to that of other words in it."""
+    tokens, _, others, _ = draw()
+    old, new = slice(0, LENGTH - WINDOW), slice(LENGTH - WINDOW, LENGTH - 1)
+    return ratio(*changes(model, tokens, -1, *((place, others[:, place]) for place in (old, new))))
+
+
+def after_place(model: Model) -> float:
+    """Effect at the middle output of other words after it, relative to that of other words before it."""
+    tokens, _, others, _ = draw()
+    middle = LENGTH // 2
+    after, before = slice(middle + 1, LENGTH), slice(0, middle)
+    return ratio(*changes(model, tokens, middle, *((place, others[:, place]) for place in (after, before))))
+
+
+def changes(model: Model, tokens: Tensor, at: int, *replaced: tuple[slice, Tensor]) -> Iterator[Tensor]:
+    """Changes (B, D) of the output at a place by other words in some places of tokens (B, T), for each replacement."""
+    out = model(tokens)[:, at]
+    for place, words in replaced:
+        other = tokens.clone()
+        other[:, place] = words
+        yield model(other)[:, at] - out
 
 
 def draw(vocab: int = VOCAB) -> tuple[Tensor, Tensor, Tensor, Tensor]:
