@@ -5,8 +5,6 @@ B batch, T length, D d_model, H heads, K head_dim, V value width.
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -61,11 +59,7 @@ class HGRN2(LinearFamily):
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, raw, v, _ = self.project(x, state, real)  # q and raw (B, T, H, K), v (B, T, H, V)
-        k, low = (1 - self.lower_bound) * torch.sigmoid(-raw), -math.inf  # (B, T, H, K)
-        log_f = logsigmoid(raw)
-        if self.lower_bound:
-            log_f, low = torch.log1p(-k), math.log(self.lower_bound)
-        updates = Updates(F.silu(q), k, v, log_f)
-        # o (B, T, H, V), s (B, H, K, V)
-        o, s = matrix_recurrence(updates, state["s"], real, single=single, min_log_decay=low)
+        k = (1 - self.lower_bound) * torch.sigmoid(-raw)  # (B, T, H, K)
+        updates = Updates(F.silu(q), k, v, torch.log1p(-k) if self.lower_bound else logsigmoid(raw))
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, V), s (B, H, K, V)
         return self.out_proj(self.norm(o.to(x.dtype).flatten(2))), {"s": s}  # y (B, T, D)
