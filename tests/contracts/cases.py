@@ -131,6 +131,7 @@ _BOTH_WAYS = ({"pattern": att.Bidirectional}, {"sees": _everything})
 _WINDOW = partial(att.SlidingWindow, window=5)
 _LOCAL_FED_GRU = {"score": att.Additive, "recurrence": rec.GRU, "window": 2, "input_feeding": True}
 _MAMBA2: Options = {"d_state": 6, "head_dim": 8, "expand": 2}
+_MAMBA3: Options = {"d_state": 8, "head_dim": 8, "expand": 2}
 
 MIXERS = [
     _attention("attention"),
@@ -149,11 +150,16 @@ MIXERS = [
     ),
     _attention("attention-sink", {"parts": [att.AttentionSink]}, heads=GROUPED),
     _attention("attention-output-gate", {"parts": [att.OutputGate]}),
+    _attention("attention-head-gate", {"parts": [partial(att.OutputGate, per="head")]}),
     _attention("attention-top-k", {"parts": [partial(att.TopK, k=3)]}, {"change": softmax.top_k(3)}),
     _attention(
         "attention-parts",
         {"parts": [att.QueryKeyNorm, att.AttentionSink, att.OutputGate], "pattern": _WINDOW},
         {"sees": _within_5},
+    ),
+    _attention("attention-forget-gate", {"parts": [att.ForgetGate]}, heads=GROUPED),
+    _attention(
+        "attention-forget-gate-window", {"parts": [att.ForgetGate], "pattern": _WINDOW}, {"sees": _within_5}, GROUPED
     ),
     _latent("latent"),
     _latent("latent-compressed-queries", 3, head_dim=6, q_rank=5, rope_head_dim=2),
@@ -182,6 +188,7 @@ MIXERS = [
     _mixer("lstm-both-ways", rec.LSTM, cells.lstm, {"num_layers": 2, "bidirectional": True}, kind={"causal": False}),
     _mixer("rnn-both-ways", rec.RNN, cells.rnn, {"bidirectional": True}, kind={"causal": False}),
     _in_chunks("lru", rec.LRU, scans.lru),
+    _in_chunks("linoss", rec.LinOSS, scans.linoss),
     _in_chunks("min-gru", rec.MinGRU, scans.min_gru),
     _in_chunks("min-gru-wide", rec.MinGRU, scans.min_gru, {"expand": 2}),
     _in_chunks("min-lstm", rec.MinLSTM, scans.min_lstm),
@@ -214,8 +221,25 @@ MIXERS = [
     _in_chunks("delta-net-no-conv", att.DeltaNet, linear.delta_net, {"conv_width": None}, num_heads=2),
     _in_chunks("delta-net-negative", att.DeltaNet, linear.delta_net, num_heads=2, negative_eigenvalues=True),
     _in_chunks("gated-delta-net", att.GatedDeltaNet, linear.delta_net, theirs={"gated": True}, num_heads=2),
+    _in_chunks("gated-delta-product", att.GatedDeltaProduct, linear.gated_delta_product, num_heads=2, writes=2),
+    _in_chunks(
+        "gated-delta-product-of-three",
+        att.GatedDeltaProduct,
+        linear.gated_delta_product,
+        {"negative_eigenvalues": False},
+        {"strongest": 1},
+        num_heads=2,
+        writes=3,
+    ),
+    _in_chunks("hgrn2", att.HGRN2, linear.hgrn2, {"num_heads": 2}, {"num_heads": 2, "bound": 0.0}),
+    _in_chunks(
+        "hgrn2-bounded", att.HGRN2, linear.hgrn2, {"num_heads": 2, "lower_bound": 0.3}, {"num_heads": 2, "bound": 0.3}
+    ),
+    _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),
     _in_chunks("mamba2-groups", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=2),
+    _in_chunks("mamba3", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=1),
+    _in_chunks("mamba3-groups", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=2),
     _in_chunks("mlstm", rec.MLSTM, linear.mlstm, num_heads=2),
     _mixer("slstm", rec.SLSTM, cells.slstm, num_heads=2),
     _in_chunks("rwkv7", rec.RWKV7, linear.rwkv7, head_dim=8),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from seqlab.attention import GatedDeltaNet, Mamba2
+from seqlab.attention import GatedDeltaNet, KimiDeltaAttention, Mamba2, Mamba3
 from seqlab.mixer import Mixer
 from seqlab.recurrence import LRU, RGLRU, S4D, Mamba
 
@@ -34,6 +34,9 @@ BEGINS: list[tuple[Callable[[], Mixer], str, Callable[[Tensor], Tensor], float, 
     (lambda: Mamba2(512, head_dim=2), "a_log", torch.exp, 1, 16),
     (lambda: GatedDeltaNet(512, num_heads=256), "dt_bias", softplus, 0.001, 0.1),
     (lambda: GatedDeltaNet(512, num_heads=256), "a_log", torch.exp, 1, 16),
+    (lambda: KimiDeltaAttention(512), "dt_bias", softplus, 0.001, 0.1),
+    (lambda: KimiDeltaAttention(512, num_heads=256), "a_log", torch.exp, 1, 16),
+    (lambda: Mamba3(512, head_dim=2), "dt_bias", softplus, 0.001, 0.1),
     (lambda: RGLRU(512), "decay", lambda decay: torch.exp(-8 * softplus(decay)), 0.9, 0.999),
     (lambda: LRU(512, r_min=0.4, r_max=0.8), "nu_log", lambda nu: torch.exp(-torch.exp(nu)), 0.4, 0.8),
     (lambda: LRU(512, max_phase=1.0), "theta_log", torch.exp, 0, 1),

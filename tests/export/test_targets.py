@@ -133,7 +133,10 @@ def test_a_defect_of_fused_attention_is_found(defect: Any, fused: Bundle, tmp_pa
 
 @slow
 def test_a_linear_recurrence_is_one_node_of_a_layer(bundle: Export) -> None:
-    mixers = [att.LinearAttention, GatedDeltaNet, att.Retention, att.DeltaNet, partial(att.Mamba2, head_dim=8), MLSTM]
+    mixers = [
+        *(att.LinearAttention, GatedDeltaNet, att.Retention, att.DeltaNet, att.KimiDeltaAttention, att.HGRN2),
+        *(partial(att.Mamba2, head_dim=8), partial(att.Mamba3, d_state=8, head_dim=8), MLSTM),
+    ]
     written = bundle("ort", mixers, num_layers=len(mixers))
     # The stabiliser of mLSTM is a running maximum, which ONNX has no operator for.
     for file, num_scans in (("model.onnx", 1), ("step.onnx", 0)):

@@ -39,7 +39,7 @@ def softmax_attention(
         encoding: rotates queries and keys, biases scores, and adds to values.
         change: what becomes of the scores of one query in one head.
     """
-    logit, gate = _part(weights, "logit"), _part(weights, "gate_proj.weight")
+    logit, gate, forget = (_part(weights, name) for name in ("logit", "gate_proj.weight", "forget_proj.weight"))
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         q, k, v = (
@@ -49,6 +49,8 @@ def softmax_attention(
         q, k = _normed(weights, "q_norm", q), _normed(weights, "k_norm", k)
         keys = [_turned(encoding, k_h) for k_h in k]
         outputs = []
+        if forget is not None:
+            kept = torch.log(sigmoid(torch.stack(vectors) @ forget.T + _part(weights, "forget_proj.bias")))
         for t, x_t in enumerate(vectors):
             seen, heads = [j for j in range(len(vectors)) if sees(t, j)], []
             for head in range(num_heads):
@@ -57,11 +59,15 @@ def softmax_attention(
                 query = query * (1 / math.sqrt(len(query)) if scale is None else scale)
                 of_seen = keys[kv_head][seen]
                 bias = encoding.bias(head, num_heads, query, of_seen, [*seen, t], encoding_weights)
+                if forget is not None:
+                    bias = bias + torch.stack([kept[j + 1 : t + 1, head].sum() for j in seen])
                 exp = torch.exp(change(of_seen @ query + bias))
                 sink = torch.exp(logit[head]) if logit is not None else 0.0
                 values = v[kv_head][seen] + encoding.value(t, seen, encoding_weights)
                 heads.append(exp / (exp.sum() + sink) @ values)
-            mixed = torch.cat(heads) if gate is None else sigmoid(gate @ x_t) * torch.cat(heads)
+            mixed = torch.cat(heads)
+            if gate is not None:  # one row of each channel, or of each head
+                mixed = mixed * sigmoid(gate @ x_t).repeat_interleave(len(mixed) // len(gate))
             outputs.append(linear(weights, "out_proj", mixed))
         return outputs
 

@@ -100,6 +100,61 @@ def delta_net(
     return _by_head(weights, x, real, num_heads, start, head, swish if gated else None)
 
 
+def gated_delta_product(
+    weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, writes: int, strongest: float = 2
+) -> Tensor:
+    """Siems et al. 2025, equations 4 and 5: H = (I - beta_j k_j k_j^T) H + beta_j k_j v_j^T for each write of a token,
+    after a decay, H being K x V."""
+
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        betas = sigmoid(linear(weights, "beta_proj", x_t)).chunk(num_heads)[h] * strongest
+        s = _selective_decay(weights, linear(weights, "decay_proj", x_t), h)[1] * s.expand(len(q), len(v) // writes)
+        for beta, k_j, v_j in zip(betas, k.chunk(writes), v.chunk(writes), strict=True):
+            k_j = k_j / torch.sqrt(k_j @ k_j + 1e-6)
+            s = s + beta * torch.outer(k_j, v_j - s.T @ k_j)
+        q = q / torch.sqrt(q @ q + 1e-6)
+        return s, rms_norm(s.T @ q / math.sqrt(len(q)), 1e-5) * weights["head_norm.weight"]
+
+    return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head, swish)
+
+
+def hgrn2(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, bound: float) -> Tensor:
+    """Qin et al. 2024, equations 5 and 6, with the lower bound of a layer, and then the norm of all heads together."""
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        states, outputs = [torch.zeros(1, 1, dtype=x.dtype)] * num_heads, []
+        for queries, keys, values in _queries_keys_values(weights, vectors, num_heads):
+            heads = []
+            for h, (q, k, v) in enumerate(zip(queries, keys, values, strict=True)):
+                f = bound + (1 - bound) * sigmoid(k)
+                states[h] = torch.diag(f) @ states[h].expand(len(k), len(v)) + torch.outer(1 - f, v)
+                heads.append(states[h].T @ swish(q))
+            normed = rms_norm(torch.cat(heads), 1e-5) * weights["norm.weight"]
+            outputs.append(linear(weights, "out_proj", normed))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
+def kimi_delta_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
+    """Kimi Team 2025, equation 1, S being K x V, and then the gate of the normed heads and the projection."""
+
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        width = len(k)
+        own = slice(h * width, (h + 1) * width)
+        beta = sigmoid(linear(weights, "beta_proj", x_t))[h]
+        q, k = (y / torch.sqrt(y @ y + 1e-6) for y in (q, k))
+        raw = linear(weights, "decay_up", linear(weights, "decay_down", x_t)) + weights["dt_bias"]
+        step = torch.log1p(torch.exp(raw[own]))
+        alpha = torch.exp(-torch.exp(weights["a_log"][h]) * step)
+        erase = torch.eye(width, dtype=x.dtype) - beta * torch.outer(k, k)
+        s = erase @ torch.diag(alpha) @ s.expand(width, width) + beta * torch.outer(k, v)
+        gate = sigmoid(linear(weights, "gate_up", linear(weights, "gate_down", x_t)))[own]
+        return s, gate * rms_norm(s.T @ q / math.sqrt(width), 1e-5) * weights["head_norm.weight"]
+
+    return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head)
+
+
 def mlstm(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
     """Beck et al. 2024 (xLSTM), equations 19-27, not stabilised, C being V x K; then the norm of each head, the output
     gate, and the projection."""
@@ -167,6 +222,57 @@ def mamba2(
         return outputs
 
     return in_rows(row, x, real)
+
+
+def mamba3(
+    weights: Weights, x: Tensor, real: Tensor, *_: object, d_state: int, head_dim: int, expand: int, num_groups: int
+) -> Tensor:
+    """Lahoti et al. 2026, section 3: the trapezoidal rule with two writes a step, and the state of a head as complex
+    numbers, one for each rotated pair of channels, which the step multiplies by exp(-i angle)."""
+    inner, of_group = expand * x.shape[-1], num_groups * d_state
+    num_heads, half = inner // head_dim, d_state // 2
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        outputs = []
+        turning = [torch.zeros(half // 2, head_dim, dtype=torch.complex128)] * num_heads
+        still = [torch.zeros(half, head_dim, dtype=x.dtype)] * num_heads
+        last = [(torch.zeros(d_state, dtype=x.dtype), torch.zeros(head_dim, dtype=x.dtype))] * num_heads
+        for x_t in vectors:
+            parts = linear(weights, "in_proj", x_t).split(
+                [inner, inner, of_group, of_group, num_heads, num_heads, num_heads, half // 2]
+            )
+            z, values, keys, queries, dt, rate, share, turn = parts
+            heads = []
+            for h, v in enumerate(values.split(head_dim)):
+                group = h // (num_heads // num_groups)
+                k, q = (
+                    rms_norm(each.split(d_state)[group], 1e-5) * weights[f"{name}_norm.weight"]
+                    + weights[f"{name}_bias"][h]
+                    for name, each in (("k", keys), ("q", queries))
+                )
+                step = torch.log1p(torch.exp(dt[h] + weights["dt_bias"][h]))
+                alpha = torch.exp(-step * torch.clamp(torch.log1p(torch.exp(rate[h])), min=1e-4))
+                lam = sigmoid(share[h])
+                angle = step * math.pi * torch.tanh(turn)
+                old_k, old_v = last[h]
+                then, now = (1 - lam) * step * alpha, lam * step
+                spin = torch.exp(-1j * angle).unsqueeze(1)  # the state seen from axes that turn with the tokens
+                turning[h] = alpha * spin * turning[h] + then * spin * torch.outer(_pairs(old_k[:half]), old_v + 0j)
+                turning[h] = turning[h] + now * torch.outer(_pairs(k[:half]), v + 0j)
+                still[h] = alpha * still[h] + then * torch.outer(old_k[half:], old_v)
+                still[h] = still[h] + now * torch.outer(k[half:], v)
+                read = (_pairs(q[:half]).conj() @ turning[h]).real + q[half:] @ still[h]
+                heads.append(read + weights["skip"][h] * v)
+                last[h] = (k, v)
+            outputs.append(linear(weights, "out_proj", torch.cat(heads) * swish(z)))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
+def _pairs(x: Tensor) -> Tensor:
+    """Neighbouring channels as complex numbers."""
+    return torch.complex(x[0::2], x[1::2])
 
 
 def _by_head(

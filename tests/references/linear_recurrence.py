@@ -50,6 +50,24 @@ def lru(weights: Weights, x: Tensor, real: Tensor, *_: object) -> Tensor:
     return in_steps(step, 0.0, x, real)
 
 
+def linoss(weights: Weights, x: Tensor, real: Tensor, *_: object) -> Tensor:
+    """Rusch & Rus 2025, equation 3, the implicit step as the solution of a system of two equations for each oscillator:
+    z_t = z_{t-1} + d (-w^2 y_t + B x_t), y_t = y_{t-1} + d z_t."""
+    square, d = weights["frequency"] ** 2, sigmoid(weights["step_size"])
+    one = torch.ones_like(d)
+    system = torch.stack((torch.stack((one, d * square), -1), torch.stack((-d, one), -1)), -2)  # (N, 2, 2)
+
+    def step(state: Tensor, x_t: Tensor) -> tuple[Tensor, Tensor]:
+        force = d * (weights["in_proj.weight"] @ x_t)
+        right = state.expand(len(d), 2) + torch.stack((force, torch.zeros_like(force)), -1)
+        state = torch.linalg.solve(system, right.unsqueeze(-1)).squeeze(-1)
+        y = weights["position_proj.weight"] @ state[:, 1] + weights["skip"] * x_t
+        value, gate = linear(weights, "out_proj", y * 0.5 * (1 + torch.erf(y / math.sqrt(2)))).chunk(2)
+        return state, value * sigmoid(gate)
+
+    return in_steps(step, torch.zeros(1, 2, dtype=x.dtype), x, real)
+
+
 def s4d(weights: Weights, x: Tensor, real: Tensor, *_: object) -> Tensor:
     """Gu et al. 2022, equation 2 (ZOH): A_bar = exp(dt A), B_bar = (dt A)^-1 (exp(dt A) - 1) dt B with B = 1; per
     channel h_t = A_bar h_{t-1} + B_bar x_t, y_t = 2 Re(C h_t) + D x_t; then GLU(Linear(GELU(y_t)))."""

@@ -5,11 +5,16 @@ from seqlab.attention.alignment import Additive, AlignmentScore, Dot, General
 from seqlab.attention.cross import CrossAttention
 from seqlab.attention.delta_net import DeltaNet
 from seqlab.attention.differential import DifferentialAttention
+from seqlab.attention.forget_gate import ForgetGate
 from seqlab.attention.gated_delta_net import GatedDeltaNet
+from seqlab.attention.gated_delta_product import GatedDeltaProduct
 from seqlab.attention.gated_linear import GatedLinearAttention
+from seqlab.attention.hgrn2 import HGRN2
+from seqlab.attention.kimi_delta import KimiDeltaAttention
 from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
 from seqlab.attention.mamba2 import Mamba2
+from seqlab.attention.mamba3 import Mamba3
 from seqlab.attention.multiplicative import MultiplicativeAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
@@ -17,6 +22,7 @@ from seqlab.attention.retention import Retention
 from seqlab.attention.softmax import Attention
 
 __all__ = [
+    "HGRN2",
     "Additive",
     "AdditiveAttention",
     "AlignmentScore",
@@ -29,13 +35,17 @@ __all__ = [
     "DeltaNet",
     "DifferentialAttention",
     "Dot",
+    "ForgetGate",
     "GatedDeltaNet",
+    "GatedDeltaProduct",
     "GatedLinearAttention",
     "General",
+    "KimiDeltaAttention",
     "LatentAttention",
     "LinearAttention",
     "LogitSoftCap",
     "Mamba2",
+    "Mamba3",
     "MultiplicativeAttention",
     "OutputGate",
     "Pattern",

@@ -23,6 +23,7 @@ class LinearFamily(RecurrentMixer):
 
     Args:
         head_dim, value_dim: widths K and V of the projections.
+        writes: number of keys and values per token.
         columns: number of columns of the matrix, if it holds more than the values; None = value_dim.
         conv_width: kernel width W of a short causal convolution over queries, keys and values, followed by swish;
             None = no convolution.
@@ -37,6 +38,7 @@ class LinearFamily(RecurrentMixer):
         num_heads: int,
         head_dim: int,
         value_dim: int,
+        writes: int = 1,
         columns: int | None = None,
         conv_width: int | None,
         bias: bool = False,
@@ -44,14 +46,15 @@ class LinearFamily(RecurrentMixer):
         super().__init__(d_model, layer)
         self.num_heads, self.head_dim, self.value_dim = num_heads, head_dim, value_dim
         self.columns = value_dim if columns is None else columns
-        self.widths = [num_heads * head_dim, num_heads * head_dim, num_heads * value_dim]
+        self.widths = [num_heads * width for width in (head_dim, writes * head_dim, writes * value_dim)]
         self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=bias) for width in self.widths)
         self.looks_back = conv_width is not None
         if conv_width is not None:
             self.conv = ShortConv(sum(self.widths), conv_width, bias=False)
 
     def project(self, x: Tensor, state: State, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor, State]:
-        """q and k (B, T, H, K), v (B, T, H, V), and the convolution's part of the new state."""
+        """q and k (B, T, H, K), v (B, T, H, V), those of several writes side by side, and the convolution's part of the
+        new state."""
         parts, conv_state = [self.q_proj(x), self.k_proj(x), self.v_proj(x)], {}  # parts (B, T, H K or H V)
         if self.looks_back:
             length = None if real is None else real.sum(dim=1)

@@ -6,12 +6,15 @@ B batch, T query length, S key length, D d_model, H heads, K head_dim.
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import Cuts
+
+if TYPE_CHECKING:
+    from seqlab.attention.cache import Keys
 
 TIE = 16
 """Largest difference between scores that count as tied, in units of eps times the largest absolute score."""
@@ -23,7 +26,7 @@ class AttentionPart(nn.Module, ABC):
     `Attention` constructs each part as `Part(d_model, num_heads, head_dim, *, options)`.
 
     Attributes:
-        sees_scores: whether it overrides `scores` or `sink`, which rules out fused kernels.
+        sees_scores: whether it overrides `bias`, `scores` or `sink`, which rules out fused kernels.
         cuts: tensor-parallel plan over the heads, as `Mixer.cuts`.
     """
 
@@ -36,9 +39,21 @@ class AttentionPart(nn.Module, ABC):
     def cut(self, ranks: int) -> None:
         """Prepares the part for its shard on one of `ranks` ranks, as `Mixer.cut` does."""
 
+    def rows(self, num_heads: int) -> dict[str, tuple[int, ...]]:
+        """Shapes (..., K) of the tensors that it caches for one key, by name; `num_heads` are those of this rank."""
+        return {}
+
+    def cached(self, x: Tensor, pad_mask: Tensor | None) -> dict[str, Tensor]:
+        """Cache entries (B, ..., T, K) of x (B, T, D), by the names of `rows`."""
+        return {}
+
     def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Transforms queries (B, H, T, K) and keys (B, num_kv_heads, T, K) before they are rotated."""
         return q, k
+
+    def bias(self, keys: Keys) -> Tensor | None:
+        """Term (B, H, T, S) that is added to the scores; None = no term."""
+        return None
 
     def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """Transforms scaled, unmasked scores (B, H, T, S); `allowed` (B or 1, 1, T, S) is the mask applied next."""
@@ -103,16 +118,23 @@ class AttentionSink(AttentionPart):
 
 
 class OutputGate(AttentionPart):
-    """The heads' outputs times sigmoid(gate_proj(x)) (Qiu et al. 2025, "Gated attention for LLMs", equation 5)."""
+    """The heads' outputs times sigmoid(gate_proj(x)) (Qiu et al. 2025, "Gated attention for LLMs", equation 5).
+
+    Args:
+        per: whether each channel has a gate, or each head one gate for all its channels.
+    """
 
     cuts: ClassVar[Cuts] = {"gate_proj": "columns"}
 
-    def __init__(self, d_model: int, num_heads: int, head_dim: int) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, head_dim: int, *, per: Literal["channel", "head"] = "channel"
+    ) -> None:
         super().__init__(d_model, num_heads, head_dim)
-        self.gate_proj = nn.Linear(d_model, num_heads * head_dim, bias=False)
+        self.repeats = head_dim if per == "head" else 1
+        self.gate_proj = nn.Linear(d_model, num_heads * head_dim // self.repeats, bias=False)
 
     def output(self, heads: Tensor, x: Tensor) -> Tensor:
-        return heads * torch.sigmoid(self.gate_proj(x))
+        return heads * torch.sigmoid(self.gate_proj(x)).repeat_interleave(self.repeats, dim=-1)
 
 
 class TopK(AttentionPart):

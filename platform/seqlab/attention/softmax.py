@@ -65,7 +65,6 @@ class Attention(SelfAttention):
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
         sees = pattern()
         self.causal, self.first_call = sees.causal, sees.first_call
-        self.rows = dict.fromkeys(("k", "v"), (num_kv_heads, self.head_dim))
         self.scoring = Scoring(sees, NoPositions(d_model, 0), self.head_dim**-0.5 if scale is None else scale)
         self.dropout = dropout
         self.q_proj = nn.Linear(d_model, num_heads * self.head_dim, bias=bias)
@@ -73,6 +72,7 @@ class Attention(SelfAttention):
         self.v_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
         self.out_proj = nn.Linear(num_heads * self.head_dim, d_model, bias=bias)
         self.parts = nn.ModuleList(part(d_model, num_heads, self.head_dim) for part in parts)
+        self.rows = self._rows()
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         positions.attach(self.num_heads, self.head_dim)
@@ -87,7 +87,7 @@ class Attention(SelfAttention):
             )
         self.num_heads = part_of(self.num_heads, ranks, "num_heads")
         self.num_kv_heads = part_of(self.num_kv_heads, ranks, "num_kv_heads")
-        self.rows = dict.fromkeys(("k", "v"), (self.num_kv_heads, self.head_dim))
+        self.rows = self._rows()
 
     def flops(self, new: int, seen: int) -> int:
         return self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
@@ -96,7 +96,7 @@ class Attention(SelfAttention):
         if state is not None:
             self.check_causal()
         q, k, v = self.projected_heads(x, state, pad_mask)  # q (B, H, T, K), k and v (B, num_kv_heads, T, K)
-        keys = self.append(x, {"k": k, "v": v}, state, pad_mask)  # keys.entries (B, num_kv_heads, S, K)
+        keys = self._append(x, k, v, state, pad_mask)  # keys.entries (B, num_kv_heads, S, K)
         if self.sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)  # (B, H, T, S)
             heads = weights @ repeat_heads(keys.entries["v"], q.shape[1])  # (B, H, T, K)
@@ -114,7 +114,7 @@ class Attention(SelfAttention):
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """Attention weights (B, H, T, S) of the queries of x (B, T, D). Rows sum to 1, or to less with a sink."""
         q, k, v = self.projected_heads(x, state, pad_mask)
-        return self._weights(q, self.append(x, {"k": k, "v": v}, state, pad_mask))
+        return self._weights(q, self._append(x, k, v, state, pad_mask))
 
     def each_part(self) -> list[AttentionPart]:
         return list(self.parts)  # type: ignore[arg-type]
@@ -131,6 +131,18 @@ class Attention(SelfAttention):
         q, k = self.rotated(q, k, x, state, pad_mask)
         return q, k, v
 
+    def _rows(self) -> dict[str, tuple[int, ...]]:
+        rows: dict[str, tuple[int, ...]] = dict.fromkeys(("k", "v"), (self.num_kv_heads, self.head_dim))
+        for part in self.each_part():
+            rows |= part.rows(self.num_heads)
+        return rows
+
+    def _append(self, x: Tensor, k: Tensor, v: Tensor, state: State | None, pad_mask: Tensor | None) -> Keys:
+        new = {"k": k, "v": v}
+        for part in self.each_part():
+            new |= part.cached(x, pad_mask)
+        return self.append(x, new, state, pad_mask)
+
     def _output(self, heads: Tensor, x: Tensor) -> Tensor:
         """Output y (B, T, D) from the heads' outputs (B, H, T, K)."""
         joined = join_heads(heads)  # (B, T, H K)
@@ -143,7 +155,8 @@ class Attention(SelfAttention):
         """Attention weights (B, H, T, S), materialised."""
         scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)  # (B, H, T, S), (B or 1, 1, T, S)
         for part in self.each_part():
-            scores = part.scores(scores, allowed)
+            bias = part.bias(keys)
+            scores = part.scores(scores if bias is None else scores + bias, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
         sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
         # (B, H, T, 1) each: scores of a key without a value.

@@ -1,6 +1,7 @@
 """Recurrent mixers, one idea per file."""
 
 from seqlab.recurrence.gru import GRU
+from seqlab.recurrence.linoss import LinOSS
 from seqlab.recurrence.lru import LRU
 from seqlab.recurrence.lstm import LSTM
 from seqlab.recurrence.mamba import Mamba
@@ -25,6 +26,7 @@ __all__ = [
     "S4D",
     "SLSTM",
     "CausalConv",
+    "LinOSS",
     "Mamba",
     "MinGRU",
     "MinLSTM",

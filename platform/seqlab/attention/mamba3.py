@@ -1,0 +1,138 @@
+"""Mamba-3: a state space with the trapezoidal rule and a complex state that the input rotates (Lahoti et al. 2026).
+
+B batch, T length, D d_model, H heads, P head_dim, N d_state, G groups, R rotated pairs of channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.mixer import State, StateEntry, StateSpec
+from seqlab.nn.init import log_uniform_steps
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
+from seqlab.nn.norm import RMSNorm
+from seqlab.nn.numerics import at_least_float32
+from seqlab.nn.recurrent_mixer import RecurrentMixer
+from seqlab.nn.short_conv import extend_history
+from seqlab.nn.updates import Updates
+
+SLOWEST = 1e-4
+"""Smallest decay rate."""
+
+
+class Mamba3(RecurrentMixer):
+    """Lahoti et al. 2026, "Mamba-3", section 3, with one input and one output per head: (z, v, k, q, dt, a, l, w) =
+    W_in x, step d_t = softplus(dt + b_dt), decay alpha_t = exp(-d_t softplus(a)), trapezoidal weight
+    lambda_t = sigmoid(l),
+
+    S_t = alpha_t S_{t-1} + (1 - lambda_t) d_t alpha_t k_{t-1} v_{t-1}^T + lambda_t d_t k_t v_t^T,
+    o_t = S_t^T q_t + skip v_t,   y = W_o (o * swish(z)).
+
+    Keys and queries are RMS-normed, get a bias per head, and half of their channels are rotated in pairs by the sum of
+    d_i pi tanh(w_i) up to t, which stands for a complex state. There is no convolution. The paper's x, B and C are v,
+    k and q here.
+
+    The state is `angle (B, H, R)` in at least float32, modulo 2 pi; `last (B, 1, H (N + P + 1))`, the last token's key,
+    value and lambda d; and `s (B, H, N, P)`, the matrix without the last token's own write.
+
+    Args:
+        d_state: state width N per head; a multiple of 4.
+        head_dim: head width P; must divide expand * d_model.
+        expand: ratio of the inner width to d_model.
+        num_groups: number of groups G whose heads share k and q; must divide the number of heads.
+
+    Raises:
+        ValueError: d_state, head_dim or num_groups does not divide as required.
+    """
+
+    looks_back = True
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        d_state: int = 64,
+        head_dim: int = 64,
+        expand: int = 2,
+        num_groups: int = 1,
+    ) -> None:
+        super().__init__(d_model, layer)
+        self.inner_width = inner = expand * d_model
+        if head_dim < 1 or inner % head_dim:
+            raise ValueError(
+                f"head_dim must divide expand * d_model, got head_dim {head_dim} and expand * d_model {inner}"
+            )
+        self.num_heads = inner // head_dim
+        if num_groups < 1 or self.num_heads % num_groups:
+            raise ValueError(
+                f"num_groups must divide the number of heads, got num_groups {num_groups} and {self.num_heads} heads"
+            )
+        if d_state < 4 or d_state % 4:
+            raise ValueError(f"d_state must be a multiple of 4, got {d_state}")
+        self.d_state, self.head_dim, self.num_groups, self.num_pairs = d_state, head_dim, num_groups, d_state // 4
+        keys = num_groups * d_state
+        self.widths = [inner, inner, keys, keys, *[self.num_heads] * 3, self.num_pairs]
+        self.in_proj = nn.Linear(d_model, sum(self.widths), bias=False)
+        self.dt_bias = nn.Parameter(log_uniform_steps(self.num_heads))
+        self.k_norm, self.q_norm = RMSNorm(d_state, eps=1e-5), RMSNorm(d_state, eps=1e-5)
+        self.k_bias = nn.Parameter(torch.ones(self.num_heads, d_state))
+        self.q_bias = nn.Parameter(torch.ones(self.num_heads, d_state))
+        self.skip = nn.Parameter(torch.ones(self.num_heads))
+        self.out_proj = nn.Linear(inner, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.d_state, self.head_dim)
+
+    def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
+        length = None if real is None else real.sum(dim=1)
+        z, v, k, q, dt, rate, share, turn = torch.split(self.in_proj(x), self.widths, dim=-1)
+        v = torch.unflatten(v, -1, (self.num_heads, -1))  # (B, T, H, P)
+        step = F.softplus(dt + self.dt_bias)  # (B, T, H)
+        log_decay = -F.softplus(rate).clamp(min=SLOWEST) * step  # (B, T, H)
+        own = share.sigmoid() * step  # (B, T, H), weight of a token's write at its own step
+        turned = at_least_float32(step.unsqueeze(-1) * (math.pi * turn.tanh()).unsqueeze(2))  # (B, T, H, R)
+        if real is not None:
+            turned = turned * real[:, :, None, None]
+        angle = state["angle"].unsqueeze(1) + turned.cumsum(dim=1)  # (B, T, H, R)
+        k = self._rotated(self.k_norm(self._heads(k)) + self.k_bias, angle)  # (B, T, H, N)
+        q = self._rotated(self.q_norm(self._heads(q)) + self.q_bias, angle)  # (B, T, H, N)
+
+        # A token is written at its own step and at the next one. The matrix gets both writes at the next step; its own
+        # output gets the first directly.
+        token = torch.cat((k, v, own.unsqueeze(-1)), dim=-1)  # (B, T, H, N + P + 1)
+        history, last = extend_history(state["last"], token.flatten(2), length)  # (B, 1 + T, H (N + P + 1))
+        before = torch.unflatten(history[:, :-1], -1, (self.num_heads, -1))  # (B, T, H, N + P + 1)
+        k_before, v_before, own_before = torch.split(before, [self.d_state, self.head_dim, 1], dim=-1)
+        weight = (own_before.squeeze(-1) + step - own) * log_decay.exp()  # (B, T, H)
+        updates = Updates(q, weight.unsqueeze(-1) * k_before, v_before, log_decay.unsqueeze(-1))
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, P), s (B, H, N, P)
+        now = own * (q * k).sum(dim=-1) + self.skip  # (B, T, H)
+        gated = (o + now.unsqueeze(-1) * v).to(x.dtype).flatten(2) * F.silu(z)  # (B, T, H P)
+        whole = angle[:, -1]  # padding turns nothing, so the last is that of the last real token
+        angle = whole - 2 * math.pi * torch.floor(whole / (2 * math.pi))  # (B, H, R)
+        return self.out_proj(gated), {"angle": angle, "last": last, "s": s}  # y (B, T, D)
+
+    def state_spec(self) -> StateSpec:
+        wide = torch.promote_types(self.in_proj.weight.dtype, torch.float32)
+        return (
+            StateEntry("angle", (self.num_heads, self.num_pairs), dtype=wide),
+            StateEntry("last", (1, self.num_heads * (self.d_state + self.head_dim + 1)), kind="window"),
+            StateEntry("s", (self.num_heads, self.d_state, self.head_dim)),
+        )
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(B, T, G N) to (B, T, H, N)."""
+        return torch.unflatten(x, -1, (self.num_groups, -1)).repeat_interleave(self.num_heads // self.num_groups, dim=2)
+
+    def _rotated(self, x: Tensor, angle: Tensor) -> Tensor:
+        """Rotates neighbouring channels of the first half of x (B, T, H, N) by angle (B, T, H, R)."""
+        turned, rest = torch.split(x, [2 * self.num_pairs, self.d_state - 2 * self.num_pairs], dim=-1)
+        even, odd = torch.unflatten(turned, -1, (-1, 2)).unbind(-1)  # (B, T, H, R) each
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        pairs = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)  # (B, T, H, R, 2)
+        return torch.cat((pairs.flatten(-2), rest), dim=-1)
