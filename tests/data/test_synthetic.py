@@ -40,11 +40,13 @@ DIGESTS = {
     "ListOps": "67f200bb112f6288",
     "ModularArithmetic": "342fa42612b91a75",
     "NeedleInHaystack": "4efeb7e4c94e9ff3",
+    "NeedleRetrieval": "4545ec88e3e2caa1",
     "Parity": "844d5d8485a98209",
     "Reverse": "a4a2208f1b2cda8e",
     "SelectiveCopy": "2099ccc109c88024",
     "Sort": "f09eebd973e52aec",
     "StackManipulation": "c28d806b0d59fdc9",
+    "VariableTracking": "a3fe27117ba98ad6",
 }
 """Each task, and the digest of its examples."""
 tasks = pytest.mark.parametrize("name", DIGESTS)
@@ -62,10 +64,12 @@ def right_answer(task: SyntheticTask, question: list[int], asked: list[int]) -> 
         "InductionHeads": lambda: [question[question.index(SEP) + 1]],
         "ListOps": lambda: [FIRST + list_ops_value(given)],
         "NeedleInHaystack": lambda: [question[question.index(last) + 1]],
+        "NeedleRetrieval": lambda: [question[question.index(key) + 1] for key in asked],
         "Parity": lambda: [FIRST + given.count(1) % 2],
         "Reverse": lambda: question[::-1],
         "SelectiveCopy": lambda: [token for token in question if token != last],
         "Sort": lambda: sorted(question),
+        "VariableTracking": lambda: [question[[*pairwise(question)].index((last, one)) + 2] for one in asked],
     }
     if name in plain:
         return plain[name]()

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "seqlab resume spread ": "whole epochs: tests/scale/test_resumed.py",
     "--trainer.logger wandb": "the package wandb: tests/cli/test_lightning_cases.py",
     "presets/gpt2 --data.path": "a large text: tests/data/test_large_text.py",
+    "seqlab_export.harness ": "tasks of the harness: tests/export/test_harness.py",
     "hf:": "a dataset of Hugging Face: tests/data/test_hub.py",
     "--trials 30": "ninety fits: tests/sweeps",
     "curl ": "a server: tests/cli/test_serving.py, tests/export/test_triton_server.py",

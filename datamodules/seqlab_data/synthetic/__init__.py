@@ -5,6 +5,7 @@ from seqlab_data.synthetic.arithmetic import Addition
 from seqlab_data.synthetic.base import Example, SyntheticTask
 from seqlab_data.synthetic.copying import Copy, Delay, Reverse, SelectiveCopy, Sort
 from seqlab_data.synthetic.data import SyntheticDataModule
+from seqlab_data.synthetic.needles import NeedleRetrieval, VariableTracking
 from seqlab_data.synthetic.recall import AssociativeRecall, InductionHeads, NeedleInHaystack
 from seqlab_data.synthetic.regular import CycleNavigation, EvenPairs, ModularArithmetic, Parity
 from seqlab_data.synthetic.stacks import Dyck, ListOps, StackManipulation
@@ -23,6 +24,7 @@ __all__ = [
     "ListOps",
     "ModularArithmetic",
     "NeedleInHaystack",
+    "NeedleRetrieval",
     "Parity",
     "Reverse",
     "SelectiveCopy",
@@ -30,4 +32,5 @@ __all__ = [
     "StackManipulation",
     "SyntheticDataModule",
     "SyntheticTask",
+    "VariableTracking",
 ]

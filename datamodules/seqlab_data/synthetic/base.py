@@ -42,6 +42,10 @@ class SyntheticTask(ABC):
     def longest(self, length: int) -> int:
         """Maximum number of input tokens at this length."""
 
+    def varied(self) -> dict[str, str]:
+        """Attributes that an evaluation may change, by name."""
+        return {}
+
 
 def answered(question: Sequence[int], answer: Sequence[int]) -> Example:
     """A question and its answer; each answer symbol is an input for predicting the next."""

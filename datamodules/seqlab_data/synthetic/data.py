@@ -60,7 +60,8 @@ class SyntheticDataModule(GeneratedDataModule[TokenBatch]):
     ) -> None:
         self.task = task()
         self.name = type(self.task).__name__
-        settings = ", ".join(f"{name} {value}" for name, value in sorted(vars(self.task).items()))
+        fixed = sorted(item for item in vars(self.task).items() if item[0] not in self.task.varied())
+        settings = ", ".join(f"{name} {value}" for name, value in fixed)
         self.task_name = f"{self.name}({settings})"
         super().__init__(
             train_lengths=train_lengths,
@@ -78,6 +79,9 @@ class SyntheticDataModule(GeneratedDataModule[TokenBatch]):
     def seq_len(self) -> int:
         """Maximum sequence length over all splits."""
         return max(self.task.longest(examples.lengths[1]) for examples in self.examples.values())
+
+    def identity(self) -> dict[str, int | str]:
+        return {**super().identity(), **self.task.varied()}
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "vocab_size": self.vocab_size}

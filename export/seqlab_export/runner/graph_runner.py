@@ -148,6 +148,12 @@ class ArrayDecoder(ABC):
         logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)), last)
         return logits[:, 0], state
 
+    def logits(
+        self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], scored: NDArray[np.int64]
+    ) -> NDArray[np.floating]:
+        """Logits (B, K, V) at the positions scored (K,) of tokens (B, T), padded where pad_mask (B, T) is False."""
+        return self.read("model", tokens, pad_mask, self.init_state(len(tokens)), scored)[0]
+
     def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
         """Reads one token per row, tokens (B,); returns logits (B, V) and the new state."""
         column = tokens[:, None]

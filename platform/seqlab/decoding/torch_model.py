@@ -1,4 +1,7 @@
-"""Adapter from a PyTorch model to the decoding loop."""
+"""Adapter from a PyTorch model to the decoding loop.
+
+B batch, S source length, T tokens, K positions scored, D d_model, V vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +38,26 @@ class TorchDecoder:
         read = (torch.from_numpy(some).to(device) for some in (source, source_mask))
         return cls(model, model.eval().begin(*read))
 
-    @torch.inference_mode()
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
+        return self._read(tokens, pad_mask, -1)
+
+    def logits(
+        self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], scored: NDArray[np.int64]
+    ) -> NDArray[np.floating]:
+        """Logits (B, K, V) at the positions scored (K,) of tokens (B, T), padded where pad_mask (B, T) is False."""
+        return self._read(tokens, pad_mask, torch.from_numpy(scored).to(self.device))[0]
+
+    @torch.inference_mode()
+    def _read(
+        self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], scored: int | torch.Tensor
+    ) -> tuple[NDArray[np.floating], State]:
         mask = None if pad_mask.all() else torch.from_numpy(pad_mask).to(self.device)
         read = partial(self.model, torch.from_numpy(tokens).to(self.device), self.state, pad_mask=mask)
         if hasattr(self.model, "output"):
             x, state = read(features=True)  # x (B, T, D)
-            return _to_numpy(self.model.output(x[:, -1])), state
+            return _to_numpy(self.model.output(x[:, scored])), state
         logits, state = read()
-        return _to_numpy(logits[:, -1]), state
+        return _to_numpy(logits[:, scored]), state
 
     @torch.inference_mode()
     def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
