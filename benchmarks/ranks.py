@@ -64,7 +64,7 @@ RULES: dict[str, Rule] = {
     "Welch with Holm, as `compare`": welch,
     "`compare --until-decided`": until_decided,
 }
-SEEDS = {until_decided: (10,)}
+SEEDS: dict[Rule, tuple[int, ...]] = {until_decided: (10,)}
 """Numbers of seeds of a rule, if not 3 and 5."""
 
 
