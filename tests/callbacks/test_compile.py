@@ -73,10 +73,14 @@ LOOPS = ("AdditiveAttention", "GRU", "LSTM", "MultiplicativeAttention", "RNN", "
 CHUNKED = (
     "DeltaNet",
     "GatedDeltaNet",
+    "GatedDeltaProduct",
     "GatedLinearAttention",
+    "HGRN2",
+    "KimiDeltaAttention",
     "LinearAttention",
     "MLSTM",
     "Mamba2",
+    "Mamba3",
     "RWKV7",
     "Retention",
 )
