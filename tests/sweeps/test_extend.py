@@ -49,6 +49,7 @@ def test_a_ladder_rises_through_the_values_as_given(values: list[int]) -> None:
         ({"vary": {"model.lr": "1,1.0"}}, "different positive numbers, got 1,1.0"),
         ({"vary": {"model.lr": "a,b"}}, "different positive numbers, got a,b"),
         ({"vary": {"model.model.mixer": "GRU,LSTM"}}, "--extend model.lr: accepted with --sampler grid and one"),
+        ({"vary": {"model.lr": "1,2"}, "extend": ""}, "--extend : accepted with --sampler grid"),
         ({"vary": {"model.lr": "1,2"}, "sampler": "random", "trials": 3}, "accepted with --sampler grid"),
         ({"vary": {"model.lr": "1,2"}, "objective": "val/loss,state_size"}, "and one objective: model.lr"),
     ],

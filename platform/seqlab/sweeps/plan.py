@@ -144,7 +144,7 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     if prune and len(objectives) > 1:
         raise ValueError(f"--prune needs one objective, got {', '.join(objectives)}")
     extend = given.get("extend", "")
-    if extend and (sampler != "grid" or extend not in space or len(objectives) > 1):
+    if "extend" in given and (sampler != "grid" or extend not in space or len(objectives) > 1):
         raise ValueError(f"--extend {extend}: accepted with --sampler grid and one objective: {', '.join(space)}")
     digest = _sha256(
         json.dumps([configs, vary, fit, seeds, sampler, objectives, prune, *filter(None, [extend])]).encode()
