@@ -52,10 +52,13 @@ def test_hyphen_and_underscore_mean_the_same(verb: Verb, name: str, parse: Parse
     needed = ["--config=c", "--tokens=1"] if verb.name == "estimate" else ["--config=c"] * (verb.name == "submit")
     places = [argument.names[0] for argument in verb.arguments if argument.names[0] in ("target", "folder")]
     underscored = f"--{name[2:].replace('-', '_')}"
-    given = [[f"{name}=3"], [f"{underscored}=3"], [name, "3"], [underscored, "3"]]
-    first, *others = [parse(verb, *places, *value, *needed) for value in given]
+    settings = next(argument.settings for argument in verb.arguments if name in argument.names)
+    value, given = "3", [[f"{name}=3"], [f"{underscored}=3"], [name, "3"], [underscored, "3"]]
+    if settings.get("action") == "store_true":
+        value, given = "True", [[name], [underscored]]
+    first, *others = [parse(verb, *places, *typed, *needed) for typed in given]
     assert all(options == first for options in others)
-    assert str(vars(first)[underscored[2:]]) in ("3", "3.0") and not first.overrides
+    assert str(vars(first)[underscored[2:]]) in (value, "3.0") and not first.overrides
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from contracts.cases import D_MODEL, MIXERS, MixerCase
 from contracts.subjects import randomized
 from seqlab.recurrence.linear_scan import _in_chunks, complex_scan, linear_scan
 from seqlab.recurrence.selective_scan import selective_scan, selective_step
-from tolerances import BFLOAT16_FIRST_READINGS, BFLOAT16_MAMBA2, TOLERANCE, assert_close
+from tolerances import BFLOAT16_FIRST_READINGS, BFLOAT16_FORGETFUL, BFLOAT16_MAMBA2, TOLERANCE, assert_close
 
 
 def _loop(a: Tensor, b: Tensor, h: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ def test_bfloat16_autocast(case: MixerCase) -> None:
     initial = mixer.init_state(2)
     for new_state in (state, stepped):
         assert {name: entry.dtype for name, entry in new_state.items()} == {n: e.dtype for n, e in initial.items()}
-    wider = {"mamba2": BFLOAT16_MAMBA2, "retention": BFLOAT16_FIRST_READINGS}
+    wider = {"mamba2": BFLOAT16_MAMBA2, "retention": BFLOAT16_FIRST_READINGS, "kimi": BFLOAT16_FORGETFUL}
     tolerance = wider.get(case.name.partition("-")[0], TOLERANCE[torch.bfloat16])
     assert_close(y[pad_mask], expected[pad_mask], tolerance=tolerance)
     gradients = torch.autograd.grad(y[pad_mask].float().pow(2).mean(), list(mixer.parameters()))

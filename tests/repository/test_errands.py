@@ -144,7 +144,12 @@ ERRANDS = {
     ),
     "study": Errand(
         "dice",
-        {"studies/seqlab_studies/dice.py": new("dice"), "tests/studies/test_dice.py": TEST_OF_DICE},
+        {
+            "studies/seqlab_studies/dice.py": new("dice"),
+            "tests/studies/test_dice.py": TEST_OF_DICE,
+            "tests/studies/test_explanations.py": {},
+            "docs/claims.md": {},
+        },
         "dice or verdict or architecture",
     ),
     "export target": Errand(

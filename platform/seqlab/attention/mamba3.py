@@ -99,8 +99,8 @@ class Mamba3(RecurrentMixer):
         if real is not None:
             turned = turned * real[:, :, None, None]
         angle = state["angle"].unsqueeze(1) + turned.cumsum(dim=1)  # (B, T, H, R)
-        k = self._rotated(self.k_norm(self._heads(k)) + self.k_bias, angle)  # (B, T, H, N)
-        q = self._rotated(self.q_norm(self._heads(q)) + self.q_bias, angle)  # (B, T, H, N)
+        k = self._rotated(self._normed(k, self.k_norm) + self.k_bias, angle)  # (B, T, H, N)
+        q = self._rotated(self._normed(q, self.q_norm) + self.q_bias, angle)  # (B, T, H, N)
 
         # A token is written at its own step and at the next one. The matrix gets both writes at the next step; its own
         # output gets the first directly.
@@ -125,9 +125,10 @@ class Mamba3(RecurrentMixer):
             StateEntry("s", (self.num_heads, self.d_state, self.head_dim)),
         )
 
-    def _heads(self, x: Tensor) -> Tensor:
-        """(B, T, G N) to (B, T, H, N)."""
-        return torch.unflatten(x, -1, (self.num_groups, -1)).repeat_interleave(self.num_heads // self.num_groups, dim=2)
+    def _normed(self, x: Tensor, norm: RMSNorm) -> Tensor:
+        """Normed groups of x (B, T, G N), repeated for their heads: (B, T, H, N), in the dtype of the norm's gain."""
+        groups = norm(torch.unflatten(x.to(norm.weight.dtype), -1, (self.num_groups, -1)))  # (B, T, G, N)
+        return groups.repeat_interleave(self.num_heads // self.num_groups, dim=2)
 
     def _rotated(self, x: Tensor, angle: Tensor) -> Tensor:
         """Rotates neighbouring channels of the first half of x (B, T, H, N) by angle (B, T, H, R)."""
