@@ -127,7 +127,7 @@ class Mamba3(RecurrentMixer):
 
     def _normed(self, x: Tensor, norm: RMSNorm) -> Tensor:
         """Normed groups of x (B, T, G N), repeated for their heads: (B, T, H, N), in the dtype of the norm's gain."""
-        groups = norm(torch.unflatten(x.to(norm.weight.dtype), -1, (self.num_groups, -1)))  # (B, T, G, N)
+        groups: Tensor = norm(torch.unflatten(x.to(norm.weight.dtype), -1, (self.num_groups, -1)))  # (B, T, G, N)
         return groups.repeat_interleave(self.num_heads // self.num_groups, dim=2)
 
     def _rotated(self, x: Tensor, angle: Tensor) -> Tensor:
