@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import studentized_range
 
-from seqlab.comparison.sequential import decide
+from seqlab.comparison.sequential import FIRST_LOOK, decide
 from seqlab.comparison.statistics import LEVEL, better, mean
 
 PAGE = Path(__file__).parents[1] / "docs" / "leaderboard.md"
@@ -64,8 +64,6 @@ RULES: dict[str, Rule] = {
     "Welch with Holm, as `compare`": welch,
     "`compare --until-decided`": until_decided,
 }
-SEEDS: dict[Rule, tuple[int, ...]] = {until_decided: (10,)}
-"""Numbers of seeds of a rule, if not 3 and 5."""
 
 
 def main() -> None:
@@ -76,12 +74,14 @@ def main() -> None:
     print("| rule | seeds | false alarms, equal spreads | false alarms, the page's spreads | pairs told apart |")
     print("|---|---|---|---|---|")
     for name, rule in RULES.items():
-        for seeds in SEEDS.get(rule, (3, 5)):
+        sequential = rule is until_decided
+        for seeds in (10,) if sequential else (3, 5):
             noise = (draw.normal(size=(MODELS, seeds)) for _ in count())
             equal = np.mean([rule(one) > 0 for one in islice(noise, experiments)])
             unequal = np.mean([rule(spreads * one) > 0 for one in islice(noise, experiments)])
             pairs = np.mean([rule(means + spreads * one) for one in islice(noise, experiments)])
-            print(f"| {name} | {seeds} | {equal:.1%} | {unequal:.1%} | {pairs:.0f} |", flush=True)
+            used = f"{FIRST_LOOK} to {seeds}" if sequential else seeds
+            print(f"| {name} | {used} | {equal:.1%} | {unequal:.1%} | {pairs:.0f} |", flush=True)
 
 
 if __name__ == "__main__":

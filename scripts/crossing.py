@@ -1,7 +1,7 @@
 """Fits the learning curves of docs/leaderboard.md, and writes their tables and figure: `make crossing WIKITEXT=FOLDER`.
 
 At each size every model has its best learning rate of a grid, and several seeds with that rate. After a stop, the same
-command continues. Without a folder, or with `--draw`, the page is written anew from the stored curves.
+command continues. Without a folder, the page is written anew from the stored curves.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import argparse
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +18,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
+from leaderboard import finished, seqlab
 from learning_curves import Losses, overtaking, power_law
 from seqlab.comparison.rows import short
 from seqlab.comparison.seeds import LR, config_of
@@ -28,7 +27,7 @@ from seqlab.study.charts import COLOURS
 from seqlab.sweeps.another_seed import another_seed
 from seqlab.sweeps.fits import score
 from seqlab.sweeps.several import fit_all
-from seqlab.tracking.runs import SWEEP_TAG, TrackedRun, search
+from seqlab.tracking.runs import TrackedRun
 from seqlab.tracking.store import Store
 
 PAGE = Path(__file__).parent.parent / "docs/leaderboard.md"
@@ -48,6 +47,7 @@ FIT = (
     *("--trainer.val_check_interval", "100", "--trainer.limit_val_batches", "32"),
     *("--model.schedule", "Constant", "--ema", "0.995"),
 )
+SPLITS, FILES = ("train", "val", "test"), ("train", "valid", "test")
 TOKENS_PER_STEP = 2048
 SHOWN = (1, 5, 19)
 """Points of a curve whose losses are in the table."""
@@ -92,7 +92,7 @@ def fit(size: Size, folder: Path, jobs: int) -> None:
         grid = ["--vary", f"model.lr={size.rates}", *vary, "--sampler", "grid", "--extend", "model.lr"]
         named = ["--name", f"{size.experiment}-{name}", "--experiment", size.experiment, "--jobs", str(jobs)]
         command = ["sweep", "--config", "lm/gru", *grid, *named, "--", *same, *more]
-        subprocess.run([sys.executable, "-m", "seqlab", *command], check=True)
+        seqlab(*command)
     wanted = [
         another_seed(
             run, f"{model}-s{seed}".replace(":", "-").replace(" ", "-"), seed, ("seed_everything", "data.seed")
@@ -103,19 +103,11 @@ def fit(size: Size, folder: Path, jobs: int) -> None:
     fit_all(wanted, size.experiment, jobs)
 
 
-SPLITS, FILES = ("train", "val", "test"), ("train", "valid", "test")
-
-
-def finished(size: Size) -> list[TrackedRun]:
-    runs = search(Store(), experiment=size.experiment)
-    return [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
-
-
 def best(size: Size) -> Iterator[tuple[str, TrackedRun]]:
     """Best run of each model with the first seed."""
+    runs = [run for run in finished(Store(), size.experiment) if run.params["seed_everything"] == "0"]
     for model, mixer in MODELS.items():
-        tried = [run for run in finished(size) if model_of(run) == mixer and run.params["seed_everything"] == "0"]
-        if tried:
+        if tried := [run for run in runs if model_of(run) == mixer]:
             yield model, min(tried, key=lambda run: score(run, "val/loss"))
 
 
@@ -129,10 +121,10 @@ def model_of(run: TrackedRun) -> str:
 
 def curves(size: Size) -> dict[str, Any]:
     """Stored form of the models of a size that have all rates and seeds."""
-    found = {}
+    found, every = {}, finished(Store(), size.experiment)
     for model, run in best(size):
-        runs = [one for one in finished(size) if config_of(one) == config_of(run)]
-        tried = [one for one in finished(size) if config_of(one, LR) == config_of(run, LR)]
+        runs = [one for one in every if config_of(one) == config_of(run)]
+        tried = [one for one in every if config_of(one, LR) == config_of(run, LR)]
         if len(runs) >= size.seeds:
             found[model] = {
                 "rates": {f"{float(one.params[LR]):g}": score(one, "val/loss") for one in tried if one not in runs}

@@ -65,8 +65,7 @@ class Track:
     @property
     def runs(self) -> list[TrackedRun]:
         """Finished fits."""
-        runs = search(self.store, experiment=self.experiment)
-        return [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
+        return finished(self.store, self.experiment)
 
     def at_an_end(self, run: TrackedRun) -> bool:
         """True if no lower or no higher rate was tried with a run's model, so that a better one may lie beyond."""
@@ -154,6 +153,12 @@ def label(run: TrackedRun) -> str:
     mixers = [value for name, value in run.params.items() if re.fullmatch(rf"{model}\.mixer(\.\d+)?\.class_path", name)]
     mixer, positions = (path.rpartition(".")[2] for path in (mixers[-1], run.params[f"{model}.positions.class_path"]))
     return f"{mixer}-{positions}" if mixer == "Attention" else mixer
+
+
+def finished(store: Store, experiment: str) -> list[TrackedRun]:
+    """Finished fits of an experiment, without the runs of its sweeps."""
+    runs = search(store, experiment=experiment)
+    return [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
 
 
 def seqlab(*args: str) -> None:

@@ -51,6 +51,10 @@ DEEPER = Rule("validation loss of 2 blocks minus that of 16, in nats a character
 DEPTHS = (2, 4, 8, 16)
 WHOLE, WITHOUT = ({depth: f"{name}, {depth} deep" for depth in DEPTHS} for name in ("whole", "no residuals"))
 RMS, STILL, DEEP = "other norms", "not trained", "16 blocks in place of 2"
+TRAINED_AND_NOT = (
+    Control(STILL, WORSE, True, "Its learning rate is nearly zero."),
+    Control(RMS, Rule(WORSE.quantity, low=0.2, beyond=0.1), False, "It differs in nothing that the claim is about."),
+)
 LINEAR = "no feed-forward, 2 deep"
 
 
@@ -101,15 +105,7 @@ class Layers(Study):
             "L2 and L3, claim 21",
             tuple(WITHOUT.values()),
             WORSE,
-            (
-                Control(STILL, WORSE, True, "Its learning rate is nearly zero."),
-                Control(
-                    RMS,
-                    Rule(WORSE.quantity, low=0.2, beyond=0.1),
-                    False,
-                    "It differs in nothing that the claim is about.",
-                ),
-            ),
+            TRAINED_AND_NOT,
         ),
         Claim(
             "deeper",
@@ -117,15 +113,7 @@ class Layers(Study):
             "L2 and L3, claim 6",
             (DEEP,),
             DEEPER,
-            (
-                Control(STILL, WORSE, True, "Its learning rate is nearly zero."),
-                Control(
-                    RMS,
-                    Rule(WORSE.quantity, low=0.2, beyond=0.1),
-                    False,
-                    "It differs in nothing that the claim is about.",
-                ),
-            ),
+            TRAINED_AND_NOT,
         ),
         Claim(
             "feed-forward",
@@ -133,15 +121,7 @@ class Layers(Study):
             "L1, L2 and L3, claim 20",
             (LINEAR,),
             WORSE,
-            (
-                Control(STILL, WORSE, True, "Its learning rate is nearly zero."),
-                Control(
-                    RMS,
-                    Rule(WORSE.quantity, low=0.2, beyond=0.1),
-                    False,
-                    "It differs in nothing that the claim is about.",
-                ),
-            ),
+            TRAINED_AND_NOT,
         ),
     )
 

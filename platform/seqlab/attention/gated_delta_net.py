@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
-from seqlab.nn.heads import check_heads
+from seqlab.nn.heads import head_width
 from seqlab.nn.init import log_uniform_steps, uniform_rates
 from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import RMSNorm
@@ -48,9 +48,7 @@ class GatedDeltaNet(LinearFamily):
         conv_width: int | None = 4,
         negative_eigenvalues: bool = False,
     ) -> None:
-        if head_dim is None:
-            check_heads(num_heads, d_model)
-            head_dim = d_model // num_heads
+        head_dim = head_width(d_model, num_heads, head_dim)
         super().__init__(
             d_model, layer, num_heads=num_heads, head_dim=head_dim, value_dim=expand * head_dim, conv_width=conv_width
         )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
-from seqlab.nn.heads import check_heads
+from seqlab.nn.heads import head_width
 from seqlab.nn.init import log_uniform_steps, uniform_rates
 from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import RMSNorm
@@ -49,9 +49,7 @@ class GatedDeltaProduct(LinearFamily):
         conv_width: int | None = 4,
         negative_eigenvalues: bool = True,
     ) -> None:
-        if head_dim is None:
-            check_heads(num_heads, d_model)
-            head_dim = d_model // num_heads
+        head_dim = head_width(d_model, num_heads, head_dim)
         if writes < 1:
             raise ValueError(f"writes must be at least 1, got {writes}")
         super().__init__(

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State, StateEntry, StateSpec
+from seqlab.nn.heads import heads_in_groups
 from seqlab.nn.init import log_uniform_steps, uniform_rates
 from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.recurrent_mixer import RecurrentMixer
@@ -52,15 +53,7 @@ class Mamba2(RecurrentMixer):
     ) -> None:
         super().__init__(d_model, layer)
         self.inner_width = inner = expand * d_model
-        if head_dim < 1 or inner % head_dim:
-            raise ValueError(
-                f"head_dim must divide expand * d_model, got head_dim {head_dim} and expand * d_model {inner}"
-            )
-        self.num_heads = inner // head_dim
-        if num_groups < 1 or self.num_heads % num_groups:
-            raise ValueError(
-                f"num_groups must divide the number of heads, got num_groups {num_groups} and {self.num_heads} heads"
-            )
+        self.num_heads = heads_in_groups(inner, head_dim, num_groups)
         self.d_state = d_state
         self.head_dim = head_dim
         self.num_groups = num_groups

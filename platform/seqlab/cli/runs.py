@@ -76,9 +76,8 @@ def compare(options: argparse.Namespace) -> int:
     if options.until_decided:
         from seqlab.cli.decided import compare_until_decided
 
-        most, jobs = (
-            default if value is None else value for default, value in zip((10, 1), limits.values(), strict=True)
-        )
+        most = 10 if options.max_seeds is None else options.max_seeds
+        jobs = 1 if options.jobs is None else options.jobs
         result = compare_until_decided(result, most, jobs, options.trust)
     if options.quiet:
         print("\n".join(run.id for group in (result, *result.apart) for run in group.runs))

@@ -15,6 +15,30 @@ def check_heads(num_heads: int, width: int, what: str = "d_model") -> None:
         raise ValueError(f"num_heads must divide {what}, got num_heads {num_heads} and {what} {width}")
 
 
+def head_width(d_model: int, num_heads: int, head_dim: int | None) -> int:
+    """head_dim, or d_model / num_heads if it is None; ValueError if num_heads does not divide d_model then."""
+    if head_dim is not None:
+        return head_dim
+    check_heads(num_heads, d_model)
+    return d_model // num_heads
+
+
+def heads_in_groups(inner: int, head_dim: int, num_groups: int) -> int:
+    """Number of heads in an inner width, expand * d_model.
+
+    Raises:
+        ValueError: head_dim does not divide the width, or num_groups the number of heads.
+    """
+    if head_dim < 1 or inner % head_dim:
+        raise ValueError(f"head_dim must divide expand * d_model, got head_dim {head_dim} and expand * d_model {inner}")
+    num_heads = inner // head_dim
+    if num_groups < 1 or num_heads % num_groups:
+        raise ValueError(
+            f"num_groups must divide the number of heads, got num_groups {num_groups} and {num_heads} heads"
+        )
+    return num_heads
+
+
 def repeat_heads(kv: Tensor, num_heads: int) -> Tensor:
     """Repeats kv (B, num_kv_heads, S, K) to (B, num_heads, S, K): query head h reads h // (num_heads / num_kv_heads).
 

@@ -144,8 +144,10 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     if prune and len(objectives) > 1:
         raise ValueError(f"--prune needs one objective, got {', '.join(objectives)}")
     extend = given.get("extend", "")
-    if "extend" in given and (sampler != "grid" or extend not in space or len(objectives) > 1):
-        raise ValueError(f"--extend {extend}: accepted with --sampler grid and one objective: {', '.join(space)}")
+    if "extend" in given:
+        if sampler != "grid" or extend not in space or len(objectives) > 1:
+            raise ValueError(f"--extend {extend}: accepted with --sampler grid and one objective: {', '.join(space)}")
+        ladder(extend, space[extend].choices)  # type: ignore[attr-defined]  # refuses values that cannot be extended
     digest = _sha256(
         json.dumps([configs, vary, fit, seeds, sampler, objectives, prune, *filter(None, [extend])]).encode()
     )
@@ -157,9 +159,7 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     experiment = given.get("experiment", name)
     check_experiment(experiment)
     files = {config: _sha256(path.read_bytes()) for config in configs if (path := Path(config)).is_file()}
-    plan = Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, extend, files)
-    assert plan.space  # refuses values that cannot be extended
-    return plan
+    return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, extend, files)
 
 
 def read_file(path: Path) -> dict[str, Any]:
