@@ -81,9 +81,11 @@ SIZES = (
 
 def fit(size: Size, folder: Path, jobs: int) -> None:
     """Tries each model with each learning rate, and fits the missing seeds at the best one."""
-    text = [f"--data.{split}={folder / file}.txt" for split, file in zip(SPLITS, FILES, strict=True)]
-    same = ["--match", "params", "--to", str(size.params), "--match_by", "ffn.d_ff", "--model.model.num_layers", "4"]
-    same += ["--model.model.d_model", str(size.d_model), *text, *FIT]
+    same = ["--match", "params", "--to", str(size.params), "--match_by", "ffn.d_ff"]
+    same += ["--model.model.d_model", str(size.d_model), "--model.model.num_layers", "4"]
+    for split, file in zip(SPLITS, FILES, strict=True):
+        same += [f"--data.{split}", f"{folder / file}.txt"]
+    same += FIT
     recurrent = ",".join(mixer for mixer in MODELS.values() if mixer != "Attention")
     for name, vary, more in (
         ("mixers", ["--vary", f"model.model.mixer={recurrent}"], []),
