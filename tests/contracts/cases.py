@@ -236,8 +236,10 @@ MIXERS = [
         "hgrn2-bounded", att.HGRN2, linear.hgrn2, {"num_heads": 2, "lower_bound": 0.3}, {"num_heads": 2, "bound": 0.3}
     ),
     _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
+    _in_chunks("gated-delta-net-2", att.GatedDeltaNet2, linear.gated_delta_net2, num_heads=2),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),
     _in_chunks("mamba2-groups", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=2),
+    _mixer("log-linear-mamba2", att.LogLinearMamba2, linear.log_linear_mamba2, **_MAMBA2, num_groups=1, num_levels=4),
     _in_chunks("mamba3", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=1),
     _in_chunks("mamba3-groups", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=2),
     _in_chunks("mlstm", rec.MLSTM, linear.mlstm, num_heads=2),

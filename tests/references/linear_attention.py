@@ -155,6 +155,24 @@ def kimi_delta_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, 
     return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head)
 
 
+def gated_delta_net2(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
+    """Hatamizadeh et al. 2026, S being K x V: the erased key and the written value have a gate for each channel."""
+
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        width = len(k)
+        own = slice(h * width, (h + 1) * width)
+        b, w = (sigmoid(linear(weights, name, x_t))[own] for name in ("erase_proj", "write_proj"))
+        q, k = (y / torch.sqrt(y @ y + 1e-6) for y in (q, k))
+        raw = linear(weights, "decay_up", linear(weights, "decay_down", x_t)) + weights["dt_bias"]
+        alpha = torch.exp(-torch.exp(weights["a_log"][h]) * torch.log1p(torch.exp(raw[own])))
+        s = alpha[:, None] * s.expand(width, width)
+        s = s - torch.outer(k, (b * k) @ s) + torch.outer(k, w * v)
+        gate = sigmoid(linear(weights, "gate_up", linear(weights, "gate_down", x_t)))[own]
+        return s, gate * rms_norm(s.T @ q / math.sqrt(width), 1e-5) * weights["head_norm.weight"]
+
+    return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head)
+
+
 def mlstm(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
     """Beck et al. 2024 (xLSTM), equations 19-27, not stabilised, C being V x K; then the norm of each head, the output
     gate, and the projection."""
@@ -216,6 +234,50 @@ def mamba2(
                 step, decay = _selective_decay(weights, dt, h)
                 states[h] = decay * states[h] + step * torch.outer(b.split(d_state)[group], u_h)
                 heads.append(c.split(d_state)[group] @ states[h] + weights["skip"][h] * u_h)
+            gated = torch.cat(heads) * swish(z)
+            normed = torch.cat([rms_norm(part, 1e-5) for part in gated.chunk(num_groups)])
+            outputs.append(linear(weights, "out_proj", normed * weights["norm_weight"]))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
+def log_linear_mamba2(
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    *_: object,
+    d_state: int,
+    head_dim: int,
+    expand: int,
+    num_groups: int,
+    num_levels: int,
+) -> Tensor:
+    """Guo et al. 2025, equation 7 and section 3.2: before token t enters level 0, the levels up to that of t's lowest
+    bit are added up, one level higher."""
+    inner, of_group = expand * x.shape[-1], num_groups * d_state
+    num_heads = inner // head_dim
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        projected = [linear(weights, "in_proj", x_t).split([inner, inner + 2 * of_group, num_heads]) for x_t in vectors]
+        convolved = short_conv(weights, [conv_input for _, conv_input, _ in projected])
+        nothing = torch.zeros(d_state, head_dim, dtype=x.dtype)
+        outputs, states = [], [[nothing] * num_levels] * num_heads
+        for t, (x_t, (z, _, dt), u) in enumerate(zip(vectors, projected, map(swish, convolved), strict=True)):
+            values, b, c = u.split([inner, of_group, of_group])
+            level = min((t & -t).bit_length(), num_levels - 1)
+            moved = [[*[nothing] * level, sum(of[: level + 1], nothing), *of[level + 1 :]] for of in states]
+            states = moved if t else states
+            raw = weights["level_scale"] * linear(weights, "level_proj", x_t).view(num_heads, num_levels)
+            heads = []
+            for h, u_h in enumerate(values.split(head_dim)):
+                group = h // (num_heads // num_groups)
+                step, decay = _selective_decay(weights, dt, h)
+                states[h] = [decay * s for s in states[h]]
+                states[h][0] = states[h][0] + step * torch.outer(b.split(d_state)[group], u_h)
+                q = c.split(d_state)[group]
+                read = sum(torch.log1p(r.exp()) * (q @ s) for r, s in zip(raw[h], states[h], strict=True))
+                heads.append(read + weights["skip"][h] * u_h)
             gated = torch.cat(heads) * swish(z)
             normed = torch.cat([rms_norm(part, 1e-5) for part in gated.chunk(num_groups)])
             outputs.append(linear(weights, "out_proj", normed * weights["norm_weight"]))

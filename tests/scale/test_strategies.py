@@ -43,7 +43,7 @@ MIXERS: dict[str, Any] = {
     for name, found in (vars(attention) | vars(recurrence)).items()
     if isclass(found) and issubclass(found, Mixer) and not isabstract(found)
 }
-MIXERS |= {name: partial(MIXERS[name], head_dim=4) for name in ("Mamba2", "Mamba3", "RWKV7")}
+MIXERS |= {name: partial(MIXERS[name], head_dim=4) for name in ("LogLinearMamba2", "Mamba2", "Mamba3", "RWKV7")}
 """Every mixer of the library, small."""
 OPTIMIZERS: dict[str, Any] = {
     **{"SGD": SGD, "Lion": Lion, "Adafactor": Adafactor, "Muon": Muon},

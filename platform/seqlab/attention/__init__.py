@@ -7,12 +7,14 @@ from seqlab.attention.delta_net import DeltaNet
 from seqlab.attention.differential import DifferentialAttention
 from seqlab.attention.forget_gate import ForgetGate
 from seqlab.attention.gated_delta_net import GatedDeltaNet
+from seqlab.attention.gated_delta_net2 import GatedDeltaNet2
 from seqlab.attention.gated_delta_product import GatedDeltaProduct
 from seqlab.attention.gated_linear import GatedLinearAttention
 from seqlab.attention.hgrn2 import HGRN2
 from seqlab.attention.kimi_delta import KimiDeltaAttention
 from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
+from seqlab.attention.log_linear_mamba2 import LogLinearMamba2
 from seqlab.attention.mamba2 import Mamba2
 from seqlab.attention.mamba3 import Mamba3
 from seqlab.attention.multiplicative import MultiplicativeAttention
@@ -37,6 +39,7 @@ __all__ = [
     "Dot",
     "ForgetGate",
     "GatedDeltaNet",
+    "GatedDeltaNet2",
     "GatedDeltaProduct",
     "GatedLinearAttention",
     "General",
@@ -44,6 +47,7 @@ __all__ = [
     "LatentAttention",
     "LinearAttention",
     "LogitSoftCap",
+    "LogLinearMamba2",
     "Mamba2",
     "Mamba3",
     "MultiplicativeAttention",
