@@ -23,7 +23,8 @@ class GatedDeltaNet2(KimiDeltaAttention):
         num_heads: number of heads H.
         head_dim: key and value width K; None = d_model / num_heads.
         conv_width: kernel width W; None = no convolution, and no swish of queries, keys and values either.
-        negative_eigenvalues: whether b ranges up to 2, so that a write can negate the stored value (Grazzi et al. 2024).
+        negative_eigenvalues: whether b ranges up to 2, so that a write can negate the stored value (Grazzi et al.
+            2024).
 
     Raises:
         ValueError: head_dim is None and num_heads does not divide d_model.
