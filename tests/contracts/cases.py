@@ -237,6 +237,8 @@ MIXERS = [
     ),
     _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
     _in_chunks("gated-delta-net-2", att.GatedDeltaNet2, linear.gated_delta_net2, num_heads=2),
+    _mixer("path", att.PaTHAttention, softmax.path_attention, **HEADS),
+    _mixer("path-grouped", att.PaTHAttention, softmax.path_attention, {"parts": [att.ForgetGate]}, **GROUPED),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),
     _in_chunks("mamba2-groups", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=2),
     _mixer("log-linear-mamba2", att.LogLinearMamba2, linear.log_linear_mamba2, **_MAMBA2, num_groups=1, num_levels=4),

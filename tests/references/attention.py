@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from references.naive import Weights, in_rows, linear, rms_norm, sigmoid, softmax
+from references.naive import Weights, in_rows, linear, rms_norm, short_conv, sigmoid, softmax, swish
 from references.positions import NaiveEncoding
 
 
@@ -69,6 +69,40 @@ def softmax_attention(
             if gate is not None:  # one row of each channel, or of each head
                 mixed = mixed * sigmoid(gate @ x_t).repeat_interleave(len(mixed) // len(gate))
             outputs.append(linear(weights, "out_proj", mixed))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
+def path_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, num_kv_heads: int) -> Tensor:
+    """Yang et al. 2025 (PaTH), section 3: each token reflects the keys before it; with their forget gate."""
+    forget = _part(weights, "forget_proj.weight")
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        rows = torch.stack(vectors)
+        q, k, v = (
+            linear(weights, f"{name}_proj", rows).chunk(heads, dim=-1)
+            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
+        )
+        projected = [linear(weights, "w_up", linear(weights, "w_down", x_t)) for x_t in vectors]
+        w = torch.stack([swish(one) for one in short_conv(weights, projected)]).chunk(num_kv_heads, dim=-1)
+        w = [one / torch.sqrt((one * one).sum(dim=-1, keepdim=True) + 1e-6) for one in w]
+        betas = 2 * sigmoid(linear(weights, "beta_proj", rows))
+        log_f = torch.zeros(len(vectors), num_heads, dtype=x.dtype)
+        if forget is not None:
+            log_f = torch.log(sigmoid(rows @ forget.T + _part(weights, "forget_proj.bias")))
+        outputs, keys = [], [[] for _ in range(num_kv_heads)]
+        for t in range(len(vectors)):
+            for head, of_head in enumerate(keys):
+                reflection = torch.eye(w[head].shape[1]).to(x) - betas[t, head] * torch.outer(w[head][t], w[head][t])
+                keys[head] = [*(reflection @ key for key in of_head), k[head][t]]
+            heads = []
+            for head in range(num_heads):
+                kv_head = head // (num_heads // num_kv_heads)
+                kept = torch.stack([log_f[j + 1 : t + 1, head].sum() for j in range(t + 1)])
+                scores = torch.stack(keys[kv_head]) @ q[head][t] / math.sqrt(q[head].shape[1]) + kept
+                heads.append(softmax(scores) @ v[kv_head][: t + 1])
+            outputs.append(linear(weights, "out_proj", torch.cat(heads)))
         return outputs
 
     return in_rows(row, x, real)

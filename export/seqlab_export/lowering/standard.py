@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
+from seqlab.attention.path import reflect, reflect_step_by_step
 from seqlab.attention.scores import dot_product_attention
 from seqlab.attention.softmax import project
 from seqlab.nn import matrix_recurrence
@@ -136,6 +137,7 @@ STANDARD: Lowerings = {
     complex_scan: complex_step_by_step,
     selective_scan: selective_step_by_step,
     stabilise: stabilise_step_by_step,
+    reflect: reflect_step_by_step,
     S4D.in_chunks: S4D.step_by_step,
     # onnxruntime's float32 exponentials and sines are less precise than PyTorch's.
     raised: Tensor.double,

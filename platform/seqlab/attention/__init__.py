@@ -19,6 +19,7 @@ from seqlab.attention.mamba2 import Mamba2
 from seqlab.attention.mamba3 import Mamba3
 from seqlab.attention.multiplicative import MultiplicativeAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
+from seqlab.attention.path import PaTHAttention
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
 from seqlab.attention.retention import Retention
 from seqlab.attention.softmax import Attention
@@ -52,6 +53,7 @@ __all__ = [
     "Mamba3",
     "MultiplicativeAttention",
     "OutputGate",
+    "PaTHAttention",
     "Pattern",
     "PrefixCausal",
     "QueryKeyNorm",

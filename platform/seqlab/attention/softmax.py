@@ -96,7 +96,7 @@ class Attention(SelfAttention):
         if state is not None:
             self.check_causal()
         q, k, v = self.projected_heads(x, state, pad_mask)  # q (B, H, T, K), k and v (B, num_kv_heads, T, K)
-        keys = self._append(x, k, v, state, pad_mask)  # keys.entries (B, num_kv_heads, S, K)
+        keys = self._append(x, (q, k, v), state, pad_mask)  # keys.entries (B, num_kv_heads, S, K)
         if self.sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)  # (B, H, T, S)
             heads = weights @ repeat_heads(keys.entries["v"], q.shape[1])  # (B, H, T, K)
@@ -113,8 +113,8 @@ class Attention(SelfAttention):
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """Attention weights (B, H, T, S) of the queries of x (B, T, D). Rows sum to 1, or to less with a sink."""
-        q, k, v = self.projected_heads(x, state, pad_mask)
-        return self._weights(q, self._append(x, k, v, state, pad_mask))
+        heads = self.projected_heads(x, state, pad_mask)
+        return self._weights(heads[0], self._append(x, heads, state, pad_mask))
 
     def each_part(self) -> list[AttentionPart]:
         return list(self.parts)  # type: ignore[arg-type]
@@ -137,8 +137,11 @@ class Attention(SelfAttention):
             rows |= part.rows(self.num_heads)
         return rows
 
-    def _append(self, x: Tensor, k: Tensor, v: Tensor, state: State | None, pad_mask: Tensor | None) -> Keys:
-        new = {"k": k, "v": v}
+    def _append(
+        self, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], state: State | None, pad_mask: Tensor | None
+    ) -> Keys:
+        """Appends the keys and values of x (B, T, D), of which `projected_heads` are `heads`, to a state."""
+        new = {"k": heads[1], "v": heads[2]}
         for part in self.each_part():
             new |= part.cached(x, pad_mask)
         return self.append(x, new, state, pad_mask)
@@ -151,9 +154,13 @@ class Attention(SelfAttention):
         y: Tensor = self.out_proj(joined)  # (B, T, D)
         return y
 
+    def _scores(self, q: Tensor, keys: Keys) -> tuple[Tensor, Tensor]:
+        """Unmasked scores (B, H, T, S), and the mask (B or 1, 1, T, S)."""
+        return scores_of(q, keys.entries["k"], keys, self.scoring)
+
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """Attention weights (B, H, T, S), materialised."""
-        scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)  # (B, H, T, S), (B or 1, 1, T, S)
+        scores, allowed = self._scores(q, keys)
         for part in self.each_part():
             bias = part.bias(keys)
             scores = part.scores(scores if bias is None else scores + bias, allowed)
