@@ -15,6 +15,7 @@ from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
 from seqlab.attention.mamba2 import Mamba2
 from seqlab.attention.mamba3 import Mamba3
+from seqlab.attention.moba import MoBA
 from seqlab.attention.multiplicative import MultiplicativeAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
@@ -46,6 +47,7 @@ __all__ = [
     "LogitSoftCap",
     "Mamba2",
     "Mamba3",
+    "MoBA",
     "MultiplicativeAttention",
     "OutputGate",
     "Pattern",

@@ -55,7 +55,7 @@ class AttentionPart(nn.Module, ABC):
         """Term (B, H, T, S) that is added to the scores; None = no term."""
         return None
 
-    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def scores(self, scores: Tensor, keys: Keys, allowed: Tensor) -> Tensor:
         """Transforms scaled, unmasked scores (B, H, T, S); `allowed` (B or 1, 1, T, S) is the mask applied next."""
         return scores
 
@@ -99,7 +99,7 @@ class LogitSoftCap(AttentionPart):
             raise ValueError(f"the cap of LogitSoftCap must be positive, got {cap}")
         self.cap = cap
 
-    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def scores(self, scores: Tensor, keys: Keys, allowed: Tensor) -> Tensor:
         return self.cap * torch.tanh(scores / self.cap)
 
 
@@ -153,7 +153,7 @@ class TopK(AttentionPart):
             raise ValueError(f"the k of TopK must be at least 1, got {k}")
         self.k = k
 
-    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def scores(self, scores: Tensor, keys: Keys, allowed: Tensor) -> Tensor:
         masked = scores.masked_fill(~allowed, -torch.inf)
         # Padded by k columns, so that a row with fewer than k keys has a k-th score.
         # (B, H, T, S + k)

@@ -156,7 +156,7 @@ class Attention(SelfAttention):
         scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)  # (B, H, T, S), (B or 1, 1, T, S)
         for part in self.each_part():
             bias = part.bias(keys)
-            scores = part.scores(scores if bias is None else scores + bias, allowed)
+            scores = part.scores(scores if bias is None else scores + bias, keys, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
         sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
         # (B, H, T, 1) each: scores of a key without a value.
