@@ -35,10 +35,16 @@ class MoBA(AttentionPart):
             raise ValueError(f"block and k of MoBA must be at least 1, got {block} and {k}")
         self.block, self.k = block, k
 
+    def _blocks(self, seen: int) -> int:
+        return seen // self.block + 2  # never 1, which a graph of any length could not tell from a broadcast
+
+    def flops(self, new: int, seen: int, num_heads: int) -> int:
+        return 2 * new * seen * self._blocks(seen) * (2 * num_heads + 1)  # means, counts, and what is kept
+
     def scores(self, scores: Tensor, keys: Keys, allowed: Tensor) -> Tensor:
         own = (keys.q_positions // self.block).unsqueeze(-1)  # (B or 1, T, 1)
         of_keys = (keys.k_positions // self.block).unsqueeze(-1)  # (B or 1, S, 1)
-        blocks = torch.arange(scores.shape[-1] // self.block + 1, device=scores.device)  # (N,)
+        blocks = torch.arange(self._blocks(scores.shape[-1]), device=scores.device)  # (N,)
         member = (of_keys == blocks).to(scores.dtype).unsqueeze(1)  # (B or 1, 1, S, N)
         counted = allowed.to(scores.dtype) @ member  # (B or 1, 1, T, N)
         mean = scores.masked_fill(~allowed, 0.0) @ member / counted.clamp(min=1.0)  # (B, H, T, N)

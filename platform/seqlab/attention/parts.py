@@ -47,6 +47,10 @@ class AttentionPart(nn.Module, ABC):
         """Cache entries (B, ..., T, K) of x (B, T, D), by the names of `rows`."""
         return {}
 
+    def flops(self, new: int, seen: int, num_heads: int) -> int:
+        """FLOPs of the products in `bias` and `scores`; `new` and `seen` as in `Mixer.flops`."""
+        return 0
+
     def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Transforms queries (B, H, T, K) and keys (B, num_kv_heads, T, K) before they are rotated."""
         return q, k

@@ -90,7 +90,8 @@ class Attention(SelfAttention):
         self.rows = self._rows()
 
     def flops(self, new: int, seen: int) -> int:
-        return self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
+        of_parts = sum(part.flops(new, seen, self.num_heads) for part in self.each_part())
+        return of_parts + self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
