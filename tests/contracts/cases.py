@@ -151,6 +151,8 @@ MIXERS = [
     _attention("attention-sink", {"parts": [att.AttentionSink]}, heads=GROUPED),
     _attention("attention-output-gate", {"parts": [att.OutputGate]}),
     _attention("attention-head-gate", {"parts": [partial(att.OutputGate, per="head")]}),
+    _attention("attention-moba", {"parts": [partial(att.MoBA, block=3, k=2)]}, {"change": softmax.moba(3, 2)}),
+    _attention("attention-own-block", {"parts": [partial(att.MoBA, block=4, k=1)]}, {"change": softmax.moba(4, 1)}),
     _attention("attention-top-k", {"parts": [partial(att.TopK, k=3)]}, {"change": softmax.top_k(3)}),
     _attention(
         "attention-parts",

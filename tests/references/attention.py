@@ -222,6 +222,18 @@ def top_k(k: int) -> Callable[[Tensor], Tensor]:
     return change
 
 
+def moba(block: int, k: int) -> Callable[[Tensor], Tensor]:
+    """Lu et al. 2025, equations 5 and 6: what is outside the query's block and the k - 1 best earlier ones is out."""
+
+    def change(scores: Tensor) -> Tensor:
+        parts = [scores[start : start + block] for start in range(0, len(scores), block)]
+        best = sorted(range(len(parts) - 1), key=lambda n: float(parts[n].detach().mean()), reverse=True)[: k - 1]
+        kept = [*best, len(parts) - 1]
+        return torch.cat([part if n in kept else torch.full_like(part, -math.inf) for n, part in enumerate(parts)])
+
+    return change
+
+
 def _turned(encoding: NaiveEncoding, keys: Tensor) -> Tensor:
     return torch.stack([encoding.key(k_t, t) for t, k_t in enumerate(keys)])
 

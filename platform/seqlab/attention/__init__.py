@@ -17,6 +17,7 @@ from seqlab.attention.linear import LinearAttention
 from seqlab.attention.log_linear_mamba2 import LogLinearMamba2
 from seqlab.attention.mamba2 import Mamba2
 from seqlab.attention.mamba3 import Mamba3
+from seqlab.attention.moba import MoBA
 from seqlab.attention.multiplicative import MultiplicativeAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.path import PaTHAttention
@@ -51,6 +52,7 @@ __all__ = [
     "LogitSoftCap",
     "Mamba2",
     "Mamba3",
+    "MoBA",
     "MultiplicativeAttention",
     "OutputGate",
     "PaTHAttention",

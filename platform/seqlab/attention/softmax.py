@@ -90,7 +90,8 @@ class Attention(SelfAttention):
         self.rows = self._rows()
 
     def flops(self, new: int, seen: int) -> int:
-        return self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
+        of_parts = sum(part.flops(new, seen, self.num_heads) for part in self.each_part())
+        return of_parts + self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
@@ -163,7 +164,7 @@ class Attention(SelfAttention):
         scores, allowed = self._scores(q, keys)
         for part in self.each_part():
             bias = part.bias(keys)
-            scores = part.scores(scores if bias is None else scores + bias, allowed)
+            scores = part.scores(scores if bias is None else scores + bias, keys, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
         sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
         # (B, H, T, 1) each: scores of a key without a value.
