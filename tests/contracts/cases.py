@@ -239,6 +239,19 @@ MIXERS = [
     ),
     _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
     _in_chunks("gated-delta-net-2", att.GatedDeltaNet2, linear.gated_delta_net2, num_heads=2),
+    *(
+        _mixer(
+            f"native-sparse-{heads['num_heads']}",
+            att.NativeSparseAttention,
+            softmax.native_sparse_attention,
+            kind={"attends": True},
+            block=3,
+            k=4,
+            window=4,
+            **heads,
+        )
+        for heads in (HEADS, GROUPED)
+    ),
     _mixer("path", att.PaTHAttention, softmax.path_attention, **HEADS),
     _mixer("path-grouped", att.PaTHAttention, softmax.path_attention, {"parts": [att.ForgetGate]}, **GROUPED),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),

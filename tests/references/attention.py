@@ -74,6 +74,66 @@ def softmax_attention(
     return in_rows(row, x, real)
 
 
+def native_sparse_attention(
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    encoding: NaiveEncoding,
+    encoding_weights: Weights,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    block: int,
+    k: int,
+    window: int,
+) -> Tensor:
+    """Yuan et al. 2025 (NSA), equations 5 to 12, with means as the compression, and keys and values shared."""
+    group = num_heads // num_kv_heads
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        q, keys, v = (
+            linear(weights, f"{name}_proj", torch.stack(vectors)).chunk(heads, dim=-1)
+            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
+        )
+        keys = [_turned(encoding, k_h) for k_h in keys]
+        outputs = []
+        for t, x_t in enumerate(vectors):
+            gates = sigmoid(linear(weights, "gate_proj", x_t)).view(3, num_heads)
+            seen, own = [*range(t + 1)], t // block
+            whole = [seen[start : start + block] for start in range(0, (t + 1) // block * block, block)]
+            scores, values, shares = [], [], []
+            for head in range(num_heads):
+                query = encoding.query(q[head][t], t)
+                query = query / math.sqrt(len(query))
+                of_seen = keys[head // group][seen]
+                scores.append(
+                    of_seen @ query + encoding.bias(head, num_heads, query, of_seen, [*seen, t], encoding_weights)
+                )
+                values.append(v[head // group][seen] + encoding.value(t, seen, encoding_weights))
+                shares.append(
+                    softmax(torch.stack([scores[-1][of].mean() for of in whole])) if whole else torch.zeros(0)
+                )
+            heads = []
+            for head in range(num_heads):
+                first = head // group * group
+                weight = sum(shares[first : first + group])
+                always = {0, own, max(own - 1, 0)}
+                others = sorted({*range(len(whole))} - always, key=lambda one: -float(weight[one].detach()))
+                chosen = always | {*others[: max(k - len(always), 0)]}
+                picked = [j for j in seen if j // block in chosen]
+                near = seen[-window:]
+                means = sum(
+                    (share * values[head][of].mean(dim=0) for share, of in zip(shares[head], whole, strict=True)),
+                    0 * x_t[0],
+                )
+                parts = [softmax(scores[head][of]) @ values[head][of] for of in (picked, near)]
+                heads.append(gates[0, head] * means + gates[1, head] * parts[0] + gates[2, head] * parts[1])
+            outputs.append(linear(weights, "out_proj", torch.cat(heads)))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
 def path_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, num_kv_heads: int) -> Tensor:
     """Yang et al. 2025 (PaTH), section 3: each token reflects the keys before it; with their forget gate."""
     forget = _part(weights, "forget_proj.weight")

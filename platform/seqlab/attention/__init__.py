@@ -19,6 +19,7 @@ from seqlab.attention.mamba2 import Mamba2
 from seqlab.attention.mamba3 import Mamba3
 from seqlab.attention.moba import MoBA
 from seqlab.attention.multiplicative import MultiplicativeAttention
+from seqlab.attention.nsa import NativeSparseAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.path import PaTHAttention
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
@@ -54,6 +55,7 @@ __all__ = [
     "Mamba3",
     "MoBA",
     "MultiplicativeAttention",
+    "NativeSparseAttention",
     "OutputGate",
     "PaTHAttention",
     "Pattern",

@@ -122,19 +122,19 @@ def over_levels(heads: Updates, scales: Tensor, s: Tensor, read: Tensor, kept: T
         kept: (B, M), level of each source after the call.
     """
     num_levels, length = s.shape[2], heads.q.shape[2]
-    log = heads.log_decay.cumsum(dim=2)  # (B, H, T, 1), up to and including each token
+    start = heads.log_decay.cumsum(dim=2).exp()  # (B, H, T, 1), decay from the start
+    # Each sum over the tokens after s has its own column: differences of sums from the start would cancel.
+    decay = heads.log_decay.expand(-1, -1, -1, length).tril(-1).cumsum(dim=2).exp().tril()  # (B, H, T, T)
     scale = scales.gather(-1, read.unsqueeze(1).expand(-1, scales.shape[1], -1, -1))  # (B, H, T, M)
     of_levels, of_tokens = scale.split((num_levels, length), dim=-1)  # (B, H, T, L), (B, H, T, T)
-    decay = (log - log.mT).tril().exp().tril()  # (B, H, T, T)
     by_level = heads.q.unsqueeze(2) @ s  # (B, H, L, T, P)
-    o = (by_level * (of_levels * log.exp()).mT.unsqueeze(-1)).sum(dim=2)  # (B, H, T, P)
+    o = (by_level * (of_levels * start).mT.unsqueeze(-1)).sum(dim=2)  # (B, H, T, P)
     o = o + (heads.q @ heads.k.mT * of_tokens * decay) @ heads.v
 
     moved = (kept.unsqueeze(-1) == torch.arange(num_levels, device=kept.device)).to(s.dtype)  # (B, M, L)
     levels, tokens = moved.split((num_levels, length), dim=1)  # (B, L, L), (B, T, L)
-    end = log[:, :, -1:]  # (B, H, 1, 1)
-    k_end = heads.k * (end - log).exp()  # (B, H, T, N)
+    k_end = heads.k * decay[:, :, -1].unsqueeze(-1)  # (B, H, T, N)
     old = torch.unflatten(levels.mT.unsqueeze(1) @ s.flatten(3), -1, s.shape[3:])  # (B, H, L, N, P)
     placed = (tokens[:, None, :, :, None] * k_end.unsqueeze(3)).flatten(3)  # (B, H, T, L N)
     new = torch.unflatten(placed.mT @ heads.v, 2, (num_levels, -1))  # (B, H, L, N, P)
-    return o, old * end.exp().unsqueeze(-1) + new
+    return o, old * start[:, :, -1:].unsqueeze(-1) + new
