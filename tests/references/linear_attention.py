@@ -287,46 +287,66 @@ def log_linear_mamba2(
 
 
 def mamba3(
-    weights: Weights, x: Tensor, real: Tensor, *_: object, d_state: int, head_dim: int, expand: int, num_groups: int
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    *_: object,
+    d_state: int,
+    head_dim: int,
+    expand: int,
+    num_groups: int,
+    rank: int,
 ) -> Tensor:
     """Lahoti et al. 2026, section 3: the trapezoidal rule with two writes a step, and the state of a head as complex
     numbers, one for each rotated pair of channels, which the step multiplies by exp(-i angle)."""
-    inner, of_group = expand * x.shape[-1], num_groups * d_state
+    inner, of_groups = expand * x.shape[-1], rank * num_groups * d_state
     num_heads, half = inner // head_dim, d_state // 2
+    one = torch.ones(num_heads, 1, head_dim, dtype=x.dtype)
+    v_gain, z_gain, out_gain = (weights.get(f"{name}_gain", one) for name in ("v", "z", "out"))
+
+    def write(s: tuple[Tensor, Tensor], weight: Tensor, k: list[Tensor], v: list[Tensor]) -> tuple[Tensor, Tensor]:
+        for key, value in zip(k, v, strict=True):
+            turning = s[0] + weight * torch.outer(_pairs(key[:half]), value + 0j)
+            s = turning, s[1] + weight * torch.outer(key[half:], value)
+        return s
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs = []
-        turning = [torch.zeros(half // 2, head_dim, dtype=torch.complex128)] * num_heads
-        still = [torch.zeros(half, head_dim, dtype=x.dtype)] * num_heads
-        last = [(torch.zeros(d_state, dtype=x.dtype), torch.zeros(head_dim, dtype=x.dtype))] * num_heads
+        empty = torch.zeros(half // 2, head_dim, dtype=torch.complex128), torch.zeros(half, head_dim, dtype=x.dtype)
+        states, last = [empty] * num_heads, [([], [])] * num_heads
         for x_t in vectors:
             parts = linear(weights, "in_proj", x_t).split(
-                [inner, inner, of_group, of_group, num_heads, num_heads, num_heads, half // 2]
+                [inner, inner, of_groups, of_groups, num_heads, num_heads, num_heads, half // 2]
             )
             z, values, keys, queries, dt, rate, share, turn = parts
             heads = []
-            for h, v in enumerate(values.split(head_dim)):
+            for h, (v_h, z_h) in enumerate(zip(values.split(head_dim), z.split(head_dim), strict=True)):
                 group = h // (num_heads // num_groups)
                 k, q = (
-                    rms_norm(each.split(d_state)[group], 1e-5) * weights[f"{name}_norm.weight"]
-                    + weights[f"{name}_bias"][h]
+                    [
+                        rms_norm(each.view(rank, num_groups, d_state)[m, group], 1e-5) * weights[f"{name}_norm.weight"]
+                        + weights[f"{name}_bias"][h, m]
+                        for m in range(rank)
+                    ]
                     for name, each in (("k", keys), ("q", queries))
                 )
+                v = [v_h * v_gain[h, m] for m in range(rank)]
                 step = torch.log1p(torch.exp(dt[h] + weights["dt_bias"][h]))
                 alpha = torch.exp(-step * torch.clamp(torch.log1p(torch.exp(rate[h])), min=1e-4))
                 lam = sigmoid(share[h])
-                angle = step * math.pi * torch.tanh(turn)
-                old_k, old_v = last[h]
                 then, now = (1 - lam) * step * alpha, lam * step
-                spin = torch.exp(-1j * angle).unsqueeze(1)  # the state seen from axes that turn with the tokens
-                turning[h] = alpha * spin * turning[h] + then * spin * torch.outer(_pairs(old_k[:half]), old_v + 0j)
-                turning[h] = turning[h] + now * torch.outer(_pairs(k[:half]), v + 0j)
-                still[h] = alpha * still[h] + then * torch.outer(old_k[half:], old_v)
-                still[h] = still[h] + now * torch.outer(k[half:], v)
-                read = (_pairs(q[:half]).conj() @ turning[h]).real + q[half:] @ still[h]
-                heads.append(read + weights["skip"][h] * v)
+                # The state as seen from axes that turn with the tokens.
+                spin = torch.exp(-1j * step * math.pi * torch.tanh(turn)).unsqueeze(1)
+                turning, still = write((alpha * states[h][0], alpha * states[h][1]), then, *last[h])
+                states[h] = turning, still = write((spin * turning, still), now, k, v)
+                reads = [(_pairs(q_m[:half]).conj() @ turning).real + q_m[half:] @ still for q_m in q]
+                outs = [
+                    out_gain[h, m] * (read + weights["skip"][h] * v[m]) * swish(z_h * z_gain[h, m])
+                    for m, read in enumerate(reads)
+                ]
+                heads.append(sum(outs[1:], outs[0]))
                 last[h] = (k, v)
-            outputs.append(linear(weights, "out_proj", torch.cat(heads) * swish(z)))
+            outputs.append(linear(weights, "out_proj", torch.cat(heads)))
         return outputs
 
     return in_rows(row, x, real)
