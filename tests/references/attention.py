@@ -91,11 +91,11 @@ def native_sparse_attention(
     group = num_heads // num_kv_heads
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
-        q, keys, v = (
+        q, plain, v = (
             linear(weights, f"{name}_proj", torch.stack(vectors)).chunk(heads, dim=-1)
             for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
         )
-        keys = [_turned(encoding, k_h) for k_h in keys]
+        keys = [_turned(encoding, k_h) for k_h in plain]
         outputs = []
         for t, x_t in enumerate(vectors):
             gates = sigmoid(linear(weights, "gate_proj", x_t)).view(3, num_heads)
@@ -116,7 +116,7 @@ def native_sparse_attention(
             heads = []
             for head in range(num_heads):
                 first = head // group * group
-                weight = sum(shares[first : first + group])
+                weight = torch.stack(shares[first : first + group]).sum(dim=0)
                 always = {0, own, max(own - 1, 0)}
                 others = sorted({*range(len(whole))} - always, key=lambda one: -float(weight[one].detach()))
                 chosen = always | {*others[: max(k - len(always), 0)]}
@@ -145,13 +145,14 @@ def path_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_he
             for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
         )
         projected = [linear(weights, "w_up", linear(weights, "w_down", x_t)) for x_t in vectors]
-        w = torch.stack([swish(one) for one in short_conv(weights, projected)]).chunk(num_kv_heads, dim=-1)
-        w = [one / torch.sqrt((one * one).sum(dim=-1, keepdim=True) + 1e-6) for one in w]
+        convolved = torch.stack([swish(one) for one in short_conv(weights, projected)]).chunk(num_kv_heads, dim=-1)
+        w = [one / torch.sqrt((one * one).sum(dim=-1, keepdim=True) + 1e-6) for one in convolved]
         betas = 2 * sigmoid(linear(weights, "beta_proj", rows))
         log_f = torch.zeros(len(vectors), num_heads, dtype=x.dtype)
         if forget is not None:
             log_f = torch.log(sigmoid(rows @ forget.T + _part(weights, "forget_proj.bias")))
-        outputs, keys = [], [[] for _ in range(num_kv_heads)]
+        outputs = []
+        keys: list[list[Tensor]] = [[] for _ in range(num_kv_heads)]
         for t in range(len(vectors)):
             for head, of_head in enumerate(keys):
                 reflection = torch.eye(w[head].shape[1]).to(x) - betas[t, head] * torch.outer(w[head][t], w[head][t])

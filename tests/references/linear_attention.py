@@ -313,7 +313,8 @@ def mamba3(
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs = []
         empty = torch.zeros(half // 2, head_dim, dtype=torch.complex128), torch.zeros(half, head_dim, dtype=x.dtype)
-        states, last = [empty] * num_heads, [([], [])] * num_heads
+        states = [empty] * num_heads
+        last: list[tuple[list[Tensor], list[Tensor]]] = [([], [])] * num_heads
         for x_t in vectors:
             parts = linear(weights, "in_proj", x_t).split(
                 [inner, inner, of_groups, of_groups, num_heads, num_heads, num_heads, half // 2]

@@ -126,13 +126,13 @@ def over_levels(heads: Updates, scales: Tensor, s: Tensor, read: Tensor, kept: T
     # Each sum over the tokens after s has its own column: differences of sums from the start would cancel.
     decay = heads.log_decay.expand(-1, -1, -1, length).tril(-1).cumsum(dim=2).exp().tril()  # (B, H, T, T)
     scale = scales.gather(-1, read.unsqueeze(1).expand(-1, scales.shape[1], -1, -1))  # (B, H, T, M)
-    of_levels, of_tokens = scale.split((num_levels, length), dim=-1)  # (B, H, T, L), (B, H, T, T)
+    of_levels, of_tokens = torch.split(scale, [num_levels, length], dim=-1)  # (B, H, T, L), (B, H, T, T)
     by_level = heads.q.unsqueeze(2) @ s  # (B, H, L, T, P)
     o = (by_level * (of_levels * start).mT.unsqueeze(-1)).sum(dim=2)  # (B, H, T, P)
     o = o + (heads.q @ heads.k.mT * of_tokens * decay) @ heads.v
 
     moved = (kept.unsqueeze(-1) == torch.arange(num_levels, device=kept.device)).to(s.dtype)  # (B, M, L)
-    levels, tokens = moved.split((num_levels, length), dim=1)  # (B, L, L), (B, T, L)
+    levels, tokens = torch.split(moved, [num_levels, length], dim=1)  # (B, L, L), (B, T, L)
     k_end = heads.k * decay[:, :, -1].unsqueeze(-1)  # (B, H, T, N)
     old = torch.unflatten(levels.mT.unsqueeze(1) @ s.flatten(3), -1, s.shape[3:])  # (B, H, L, N, P)
     placed = (tokens[:, None, :, :, None] * k_end.unsqueeze(3)).flatten(3)  # (B, H, T, L N)

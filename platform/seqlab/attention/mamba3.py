@@ -138,7 +138,7 @@ class Mamba3(RecurrentMixer):
         )
 
     def _normed(self, x: Tensor, norm: RMSNorm) -> Tensor:
-        """Normed groups of x (B, T, M G N) in the dtype of the norm's gain, repeated for their heads: (B, T, H, M, N)."""
+        """Normed groups of x (B, T, M G N), repeated for their heads: (B, T, H, M, N), in the dtype of the gain."""
         by_group = torch.unflatten(x.to(norm.weight.dtype), -1, (self.rank, self.num_groups, -1))
         groups: Tensor = norm(by_group).transpose(2, 3)  # (B, T, G, M, N)
         return groups.repeat_interleave(self.num_heads // self.num_groups, dim=2)

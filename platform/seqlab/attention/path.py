@@ -98,8 +98,9 @@ class PaTHAttention(Attention):
         beta = beta if pad_mask is None else beta * pad_mask[:, None, :, None]
         q, k = heads[0], keys.entries["k"]
         with without_autocast(x):
-            wide = [at_least_float32(y) for y in (q, k, w, beta)]
-            scores, reflected = reflect(*wide, keys.own.expand(x.shape[0], -1))  # (B, H, T, S), (B, G, S, K)
+            q_wide, k_wide, w, beta = (at_least_float32(y) for y in (q, k, w, beta))
+            own = keys.own.expand(x.shape[0], -1)  # (B, T)
+            scores, reflected = reflect(q_wide, k_wide, w, beta, own)  # (B, H, T, S), (B, G, S, K)
         entries = keys.entries | {"scores": scores.to(q.dtype)}
         return keys._replace(entries=entries, state={"conv": conv} | keys.state | {"k": reflected.to(k.dtype)})
 

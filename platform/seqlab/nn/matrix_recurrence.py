@@ -77,7 +77,8 @@ def in_turn(updates: Updates, state: Tensor, real: Tensor | None, *, single: boo
     if single:
         outputs = []
         for n in range(writes):
-            o, state = matrix_recurrence(flat.each(lambda x, n=n: x[:, n : n + 1]), state, single=True)
+            one = Updates(*(None if x is None else x[:, n : n + 1] for x in flat))  # type: ignore[arg-type]
+            o, state = matrix_recurrence(one, state, single=True)
             outputs.append(o)
         o = torch.cat(outputs, dim=1)
     else:
