@@ -19,7 +19,7 @@ from seqlab.attention.scores import dot_product_attention
 from seqlab.attention.softmax import project
 from seqlab.nn import matrix_recurrence
 from seqlab.nn.heads import repeat_heads
-from seqlab.nn.numerics import raised
+from seqlab.nn.numerics import raised, running_sum
 from seqlab.nn.operation import Lowerings
 from seqlab.nn.scan import Carry, Step, scan_over_time
 from seqlab.recurrence.fused import FusedRecurrence, Weights
@@ -141,6 +141,7 @@ STANDARD: Lowerings = {
     S4D.in_chunks: S4D.step_by_step,
     # onnxruntime's float32 exponentials and sines are less precise than PyTorch's.
     raised: Tensor.double,
+    running_sum: lambda x, dim: x.double().cumsum(dim).to(x.dtype),
 }
 
 QUANTIZED: Lowerings = {project: one_product}

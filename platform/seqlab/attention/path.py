@@ -85,7 +85,8 @@ class PaTHAttention(Attention):
         return super().flops(new, seen) + reflected + 2 * new * new * (self.head_dim + seen) * self.num_heads
 
     def state_spec(self) -> StateSpec:
-        return self.conv.entry, *super().state_spec()
+        kept = (entry._replace(kind="revised") if entry.name == "k" else entry for entry in super().state_spec())
+        return self.conv.entry, *kept
 
     def _append(
         self, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], state: State | None, pad_mask: Tensor | None

@@ -30,6 +30,12 @@ def raised(x: Tensor) -> Tensor:
     return x
 
 
+@operation
+def running_sum(x: Tensor, dim: int) -> Tensor:
+    """Cumulative sum, which PyTorch computes in float64 on the CPU: a runtime must do the same."""
+    return x.cumsum(dim)
+
+
 def at_least_float32(x: Tensor) -> Tensor:
     """x in at least float32; float64 stays float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
