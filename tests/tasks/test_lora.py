@@ -79,7 +79,7 @@ def test_updates_alone_are_trained_and_decayed_as_matrices() -> None:
 
 
 def test_a_merged_model_is_a_plain_one() -> None:
-    """As an export has it, and as the weights of its checkpoint are, bit for bit; the original keeps its updates."""
+    """It is that of an export and of its checkpoint's weights, bit for bit; the original keeps its updates."""
     lora = Lora(rank=3, alpha=0.7)
     task = trained(lora)
     copied = in_dtype(task.model, "fp32")

@@ -28,6 +28,7 @@ from seqlab.files.regular_file import check_regular
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
     "seqlab.attention",
+    "seqlab.config.lora",
     "seqlab.models",
     "seqlab.nn",
     "seqlab.optim",

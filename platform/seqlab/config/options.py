@@ -35,7 +35,7 @@ OPTIONS = (
     FitOption("to", float | None, None, "Target value of the --match budget."),
     FitOption("match_by", str, "d_model", "Model option that is solved for."),
     FitOption("mup", bool | int, False, "muP from this base width; true = 64."),
-    FitOption("lora", Lora | None, None, "Train updates of this .rank to the weights of init_from."),
+    FitOption("lora", Lora | None, None, "Low-rank updates; see --lora.help."),
     FitOption("compile", bool, False, "Apply torch.compile to the inner model."),
     FitOption("tp", int | None, None, "Tensor-parallel ranks (tp, fsdp2+tp)."),
     FitOption("skip_spikes", float | None, None, "Skip steps above X times the median gradient."),

@@ -36,7 +36,7 @@ LIGHTNING = (
     "lightning.fabric.plugins.environments",
     *(f"lightning.pytorch.{part}" for part in ("accelerators", "callbacks", "plugins", "strategies")),
 )
-DEFINED_IN = (*BLOCK_MODULES, "seqlab.config.lora", "torch.nn.modules", "torch.optim", *LIGHTNING)
+DEFINED_IN = (*BLOCK_MODULES, "torch.nn.modules", "torch.optim", *LIGHTNING)
 NOT_ALLOWED = ("lightning.pytorch.strategies.deepspeed", "lightning.pytorch.strategies.model_parallel")
 """Strategies whose options name files, and whose checkpoints are not in seqlab's format."""
 NAMED_IN = ("seqlab", "seqlab_data", "torch.nn", "torch.optim", "lightning")
