@@ -68,7 +68,8 @@ def test_the_first_loss_is_that_of_the_model_before() -> None:
 def test_updates_alone_are_trained_and_decayed_as_matrices() -> None:
     before = made().model.state_dict()
     task = trained(Lora(rank=2))
-    (matrices, others) = task.new_optimizer().param_groups
+    optimizer: Any = task.new_optimizer()
+    matrices, others = optimizer.param_groups
     assert len(matrices["params"]) == 2 * len(chosen(task)) and matrices["weight_decay"] == 0.1
     assert others["params"] == [] and all(name[-2:] in ("_a", "_b") for name in matrices["param_names"])
     for name, weight in task.model.state_dict().items():
@@ -112,5 +113,5 @@ def test_what_cannot_be_updated_is_refused() -> None:
         ({"targets": "("}, r"targets \( is not a regular expression: missing \)"),
     ):
         with pytest.raises(ValueError, match=f"--lora.{said}"):
-            Lora(**options)  # type: ignore[arg-type]
+            Lora(**options)
     assert Lora(rank=4).scale == 1 and Lora(rank=4, alpha=1e-9).scale == 2.5e-10
