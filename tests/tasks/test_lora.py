@@ -103,7 +103,7 @@ def test_what_cannot_be_updated_is_refused() -> None:
     adapt(made(), Lora(rank=8))
     with pytest.raises(ValueError, match=r"--lora.rank 9 is above 8, the smaller dimension of stack\.blocks\.0\.mixer"):
         adapt(task := made(), Lora(rank=9))
-        assert all(weight.requires_grad for weight in task.parameters())
+    assert all(weight.requires_grad for weight in task.parameters())
     with pytest.raises(ValueError, match=r"mixer\.z matches no weight .* in any block: stack\.blocks\.0\.mixer\.q_pro"):
         adapt(made(), Lora(targets="mixer.z"))
     for options, said in (

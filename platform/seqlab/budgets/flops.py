@@ -19,7 +19,7 @@ def forward_flops(model: nn.Module, seq_len: int) -> int:
     """FLOPs of the forward pass over one sequence of `seq_len` tokens, or over a source and a target of that length.
 
     A mixer that declares no FLOPs is measured by `FlopCounterMode` on the meta device. For other third-party modules,
-    linear, convolutional and recurrent layers are counted. LoRA's products B A, one a step and not a token, are not.
+    linear, convolutional and recurrent layers are counted. LoRA's products B A, once a pass and not a token, are not.
 
     Raises:
         ValueError: the model is not seqlab's, or such a mixer cannot run on the meta device.
