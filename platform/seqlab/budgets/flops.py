@@ -12,13 +12,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seqlab.mixer import Mixer
 from seqlab.models.kind import kind_of
+from seqlab.nn.lora import merge
 
 
 def forward_flops(model: nn.Module, seq_len: int) -> int:
     """FLOPs of the forward pass over one sequence of `seq_len` tokens, or over a source and a target of that length.
 
     A mixer that declares no FLOPs is measured by `FlopCounterMode` on the meta device. For other third-party modules,
-    linear, convolutional and recurrent layers are counted.
+    linear, convolutional and recurrent layers are counted. LoRA's products B A, once a pass and not a token, are not.
 
     Raises:
         ValueError: the model is not seqlab's, or such a mixer cannot run on the meta device.
@@ -88,7 +89,7 @@ def _measured(mixer: Any, new: int, seen: int) -> int:
     """Measured FLOPs of a mixer that declares none."""
     counter = FlopCounterMode(display=False)
     try:
-        mixer = deepcopy(mixer).to("meta").eval()
+        merge(mixer := deepcopy(mixer).to("meta").eval())
         dtype = next((weight.dtype for weight in mixer.parameters()), torch.float32)
         x = torch.empty(1, seen, mixer.d_model, dtype=dtype, device="meta")
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):

@@ -30,6 +30,7 @@ from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.resume_consistency import ResumeConsistency
 from seqlab.callbacks.speed import Speed
 from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
+from seqlab.cli.adapted import check_lora
 from seqlab.cli.continued import check_findable, only_unfinished, say_finished
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_parts import check_restores, kept
@@ -48,6 +49,7 @@ from seqlab.config.options import (
 )
 from seqlab.config.parser import Parser
 from seqlab.config.stored_config import check_opens, check_reads_back, without_watchers
+from seqlab.nn.lora import adapt
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
 from seqlab.tasks.task import check_told
@@ -236,6 +238,10 @@ class SeqlabCLI(LightningCLI):
             if subcommand != "fit":
                 untrained = f"seqlab {subcommand}: the model is untrained; give a RUN or --ckpt_path"
                 rank_zero_only(print)(untrained, file=sys.stderr)
+        if (lora := self.config_init[subcommand].lora) is not None:
+            check_lora(self.config[subcommand], self.trainer.strategy)
+            if subcommand != "fit":
+                adapt(self.model, lora)
         with saying_what_is_wrong(self.config[subcommand].ckpt_path):
             super()._run_subcommand(subcommand)
 
@@ -249,15 +255,17 @@ class SeqlabCLI(LightningCLI):
                 check_layout(stored, self.trainer)
         if options.mup:
             scale_by_width(self.model, self.datamodule, self.config_dump, options.mup)
-        if options.init_from is not None:
+        # Not when resuming: a checkpoint has all weights, and the run or the file may no longer exist.
+        if options.init_from is not None and options.ckpt_path is None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:
             begin_encoder_with(self.model, options.encoder_from, freeze=options.freeze_encoder)
-        # Not when resuming: a checkpoint has all weights, and the file may no longer exist.
         if options.word_vectors is not None and options.ckpt_path is None:
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
+        if options.lora is not None:
+            adapt(self.model, self.config_init["fit"].lora)
         self._find(options.ckpt_path)
         if options.checkpoint_activations:
             forget_activations(self.model.model)
