@@ -18,7 +18,7 @@ from seqlab import attention, recurrence
 from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm
 from seqlab.mixer import Mixer
 from seqlab.models import EncoderDecoder, RNNSeq2Seq
-from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab.nn import Block, MixtureOfExperts, RMSNorm, SwiGLU
 from seqlab.optim import SGD, Adafactor, Lion, Muon
 from seqlab.positions import Learned, NoPositions
 
@@ -85,6 +85,8 @@ CASES: dict[str, Callable[..., Any]] = {
     **{name: of_blocks("parts of heads", options={"optimizer": made}) for name, made in OPTIMIZERS.items()},
     **{name: of_mixer(mixer) for name, mixer in {**MIXERS, "RNNSeq2Seq": RNNSeq2Seq}.items()},
 }
+EXPERTS = partial(Block, ffn=partial(MixtureOfExperts, num_experts=4, num_shared=1))
+CASES["experts"] = partial(fit, kind="", made=partial(language_model, block=EXPERTS), precision="64-true")
 # One graph, and PyTorch's own kernels between graphs.
 CASES |= {f"compiled {name}": partial(CASES[name], compiled=True) for name in ("heads", "LSTM")}
 
@@ -98,16 +100,16 @@ LAYOUTS: dict[str, tuple[int, int | None]] = {
 }
 """Ranks and --tp. Some of the models have two heads, so that no more than two ranks can share them."""
 FAST = {
-    "ddp": ("translation", "classification"),
-    "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged"),
-    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach"),
+    "ddp": ("translation", "classification", "experts"),
+    "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged", "experts"),
+    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach", "experts"),
 }
 """Cases of a plain `make test`."""
 SLOW = {
     "ddp": (*KINDS, "Adafactor", "Muon"),
     "fsdp2": (*KINDS, "RNNSeq2Seq", "compiled heads", "compiled LSTM"),
     "tp": (*KINDS, "compiled heads", "compiled LSTM"),
-    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach"),
+    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach", "experts"),
     "ddp over 4": ("frames",),
     "fsdp2 over 4": ("translation", "frames"),
 }

@@ -67,8 +67,8 @@ def match(
 
     Args:
         config: resolved nested config of plain values. Its data module is built, since it determines the model's sizes.
-        budget: parameters, all or those that a token uses; training FLOPs per token or bytes of decoding state, both at the training length; or
-            seconds per step.
+        budget: parameters, all of them or those that a token uses; training FLOPs per token or bytes of decoding
+            state, both at the training length; or seconds per step.
         to: target value of the budget in its unit, above 0.
         by: name of the number, or the end of its dotted name; the outermost match in the model is used.
         measure: returns the seconds per step of a task and its data module.

@@ -6,7 +6,7 @@ D d_model, E experts, F width of an expert, k experts of a token, N tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -125,10 +125,17 @@ def mixed(x: Tensor, chosen: Tensor, gates: Tensor, load: Tensor, *layers: Tenso
         layers: weights of the experts, gate and up (E, F, D) and down (E, D, F).
     """
     order = chosen.flatten().argsort(stable=True)  # (N k,)
-    columns = x.flatten(0, -2)[order // chosen.shape[-1]].mT.split(load.tolist(), dim=1)  # (D, tokens) of each expert
+    rows = x.flatten(0, -2)[order // chosen.shape[-1]]  # (N k, D)
+    columns = torch.split(rows.mT, numbers(load, len(order)), dim=1)
     own = zip(columns, *(layer.unbind() for layer in layers), strict=True)
     outputs = torch.cat([expert(*each) for each in own], dim=1).mT[order.argsort()]  # (N k, D)
     return combined(outputs.view(*chosen.shape, -1), gates).to(x.dtype)
+
+
+@operation
+def numbers(load: Tensor, total: int) -> list[int]:
+    """Elements of load (E,), which add up to `total`."""
+    return cast(list[int], load.tolist())
 
 
 def expert(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
@@ -157,7 +164,7 @@ def balance(model: nn.Module, add_up: Callable[[Tensor], tuple[Tensor, ...]]) ->
         return None
     (loads,) = add_up(torch.cat([torch.zeros_like(part.raises) + part.load for part in mixtures]))
     ratios = []
-    for part, load in zip(mixtures, loads.split([len(part.raises) for part in mixtures]), strict=True):
+    for part, load in zip(mixtures, torch.split(loads, [len(part.raises) for part in mixtures]), strict=True):
         relative = load * len(load)  # times the sum of loads, this is the load divided by the mean
         part.raises += (load.sum() - relative).sign()
         part.load = 0
