@@ -54,7 +54,7 @@ def fitted(files: Path, **flags: Any) -> tuple[Balance, Any]:
 
 
 def test_a_step_moves_each_bias_once(files: Path) -> None:
-    """Of three micro-batches, only the last moves them; validation does not."""
+    """The last of three micro-batches moves them, and no validation does."""
     notes, task = fitted(files, accumulate_grad_batches=3, limit_val_batches=2, val_check_interval=1)
     before = [0] * 8
     assert len(notes.raises) >= 9 and any(notes.raises[-1])
