@@ -52,8 +52,8 @@ class MixtureOfExperts(FeedForward):
     Attributes:
         raises: (E,) int64, number of steps that raised a bias less the number that lowered it. Half precision would
             lose such small changes of a bias itself.
-        load: (E,), tokens of each expert since the last call of `balance`. Recomputed blocks count twice, which changes
-            neither the sign nor the ratio of loads.
+        load: (E,), tokens of each expert since the last call of `balance`. Under activation checkpointing all may count
+            twice, which `balance` does not see.
 
     Raises:
         ValueError: top_k is not in 1 .. num_experts, d_ff is below 1, or num_shared or balance_rate is below 0.
@@ -165,10 +165,10 @@ def balance(model: nn.Module, add_up: Callable[[Tensor], tuple[Tensor, ...]]) ->
     (loads,) = add_up(torch.cat([torch.zeros_like(part.raises) + part.load for part in mixtures]))
     ratios = []
     for part, load in zip(mixtures, torch.split(loads, [len(part.raises) for part in mixtures]), strict=True):
-        relative = load * len(load)  # times the sum of loads, this is the load divided by the mean
-        part.raises += (load.sum() - relative).sign()
+        total, times = load.sum(), load * len(load)  # load / mean = times / total
+        part.raises += (total - times).sign()
         part.load = 0
-        ratios.append(relative.max() / load.sum())
+        ratios.append(times.max() / total.clamp(min=1))
     return torch.stack(ratios).max()
 
 
