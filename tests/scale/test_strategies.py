@@ -19,7 +19,7 @@ from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm
 from seqlab.config.lora import Lora
 from seqlab.mixer import Mixer
 from seqlab.models import EncoderDecoder, RNNSeq2Seq
-from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab.nn import Block, MixtureOfExperts, RMSNorm, SwiGLU
 from seqlab.nn.lora import adapt
 from seqlab.optim import SGD, Adafactor, Lion, Muon
 from seqlab.positions import Learned, NoPositions
@@ -99,6 +99,8 @@ CASES: dict[str, Callable[..., Any]] = {
     **{name: of_mixer(mixer) for name, mixer in {**MIXERS, "RNNSeq2Seq": RNNSeq2Seq}.items()},
 }
 CASES["LoRA"] = partial(fit, kind="", made=adapted, precision="64-true", gradient_clip_val=0.05)
+EXPERTS = partial(Block, ffn=partial(MixtureOfExperts, num_experts=4, num_shared=1))
+CASES["experts"] = partial(fit, kind="", made=partial(language_model, block=EXPERTS), precision="64-true")
 # One graph, and PyTorch's own kernels between graphs.
 CASES |= {f"compiled {name}": partial(CASES[name], compiled=True) for name in ("heads", "LSTM")}
 
@@ -112,16 +114,16 @@ LAYOUTS: dict[str, tuple[int, int | None]] = {
 }
 """Ranks and --tp. Some of the models have two heads, so that no more than two ranks can share them."""
 FAST = {
-    "ddp": ("translation", "classification"),
-    "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged", "LoRA"),
-    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach"),
+    "ddp": ("translation", "classification", "experts"),
+    "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged", "LoRA", "experts"),
+    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach", "experts"),
 }
 """Cases of a plain `make test`."""
 SLOW = {
     "ddp": (*KINDS, "Adafactor", "Muon"),
     "fsdp2": (*KINDS, "RNNSeq2Seq", "compiled heads", "compiled LSTM"),
     "tp": (*KINDS, "compiled heads", "compiled LSTM"),
-    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach"),
+    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach", "experts"),
     "ddp over 4": ("frames",),
     "fsdp2 over 4": ("translation", "frames"),
 }

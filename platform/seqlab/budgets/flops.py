@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from seqlab.mixer import Mixer
 from seqlab.models.kind import kind_of
 from seqlab.nn.lora import merge
+from seqlab.nn.mixture_of_experts import MixtureOfExperts
 
 
 def forward_flops(model: nn.Module, seq_len: int) -> int:
@@ -68,6 +69,8 @@ def _own(part: Any, new: int, seen: int) -> int | None:
     match part:
         case Mixer():  # a third-party subclass may differ from its base class
             return part.flops(new, seen) if _is_ours(part) or "flops" in vars(type(part)) else None
+        case MixtureOfExperts():  # those that a token chooses
+            return 2 * new * part.top_k * part.expert_size
         case nn.Linear() | nn.Conv1d():
             return 2 * new * part.weight.numel()
         case nn.RNNBase() | nn.RNNCellBase():

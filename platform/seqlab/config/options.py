@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import lightning as L
 
 
-Budget = Literal["params", "flops", "state", "seconds"]
+Budget = Literal["params", "active_params", "flops", "state", "seconds"]
 
 
 class FitOption(NamedTuple):

@@ -42,6 +42,6 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Disables autocast inside a recurrence, in which a rounding error would affect all later steps."""
+    """Disables autocast where a rounding error has larger effects, e.g. on all later steps of a recurrence."""
     mixed = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)  # no autocast on meta
     return torch.autocast(x.device.type, enabled=False) if mixed else nullcontext()

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from seqlab.batch import IGNORE
+from seqlab.nn.mixture_of_experts import balance
 from seqlab.optim import (
     AdamW,
     Cosine,
@@ -177,6 +178,11 @@ class Task(L.LightningModule):
             clip_by_value(weights, gradient_clip_val)
         else:
             self.log("train/grad_norm", clip_by_norm(weights, gradient_clip_val))
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        largest = balance(self.model, data_parallel(self.trainer).sum)
+        if largest is not None:
+            self.log("train/expert_load_max", largest)
 
     def on_validation_epoch_start(self) -> None:
         self._begin("val")
