@@ -7,6 +7,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -50,6 +51,7 @@ from seqlab.config.parser import Parser
 from seqlab.config.stored_config import check_opens, check_reads_back, without_watchers
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
+from seqlab.tasks import Distillation
 from seqlab.tasks.task import check_told
 from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
@@ -125,6 +127,8 @@ class SeqlabCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         options = self.config[self.verb]
         tell_whole_numbers(options)
+        if self.verb == "fit":
+            self._find_teacher(options)
         self._dump_config()
         self.left = what_is_left(self.verb, self.config_dump)
         if self.verb == "fit":
@@ -137,6 +141,12 @@ class SeqlabCLI(LightningCLI):
         if options.ckpt_path is not None and not os.path.isfile(options.ckpt_path):
             self._find_checkpoint(options)
         self._find_tokenizer(options)
+
+    def _find_teacher(self, options: Any) -> None:
+        """Replaces the teacher of a distillation by the id of its run, which stays unique when the name does not."""
+        if issubclass(resolve_name(options.model.class_path), Distillation):
+            given = options.model.init_args
+            given.teacher = given.teacher if os.path.isfile(given.teacher) else find_run(given.teacher).id
 
     def _find_checkpoint(self, options: Any) -> None:
         """Replaces a run named by `--ckpt_path` by the path of its checkpoint."""
