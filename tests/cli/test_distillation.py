@@ -58,7 +58,6 @@ def test_only_a_fit_needs_the_teacher(beside_teacher: Seqlab) -> None:
     assert "pupil" in beside_teacher("compare", "--experiment=tiny").stdout
     (line,) = beside_teacher("resume", "pupil", "--trainer.max_steps=7", code=2).stderr.strip().splitlines()
     assert teacher.id in line and "has no checkpoint" in line
-    assert find_run("pupil").status == "FINISHED"
 
 
 def test_a_config_that_names_a_teacher_opens_nothing(beside_teacher: Seqlab, theirs: Path) -> None:

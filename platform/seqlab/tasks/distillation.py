@@ -48,7 +48,7 @@ class Distillation(LanguageModeling):
         seq_len: int,
         *,
         teacher: str,
-        temperature: float = 2.0,
+        temperature: float = 1.0,
         share: float = 0.5,
         **options: Any,
     ) -> None:
