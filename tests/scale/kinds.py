@@ -68,8 +68,9 @@ def write_teacher(path: Path, data: TextDataModule) -> None:
     model = {"class_path": "DecoderLM", "init_args": {"d_model": 8, "num_layers": 1, "dropout": 0.5}}
     config = {"model": {"class_path": "LanguageModeling", "init_args": {"model": model}}}
     sizes = told(data)
-    torch.manual_seed(1)
-    weights = {name: 3 * weight for name, weight in build_task(config, sizes).state_dict().items()}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        weights = {name: 3 * weight for name, weight in build_task(config, sizes).state_dict().items()}
     stored = {"config": config, "told": sizes, "tokenizer": data.tokenizer.to_dict()}
     AtomicCheckpointIO().save_checkpoint({"seqlab": stored, "state_dict": weights}, path)
 
