@@ -44,9 +44,9 @@ def test_a_stopped_fit_goes_on_bit_for_bit(beside_teacher: Seqlab, monkeypatch: 
 
 
 def test_only_a_fit_needs_the_teacher(beside_teacher: Seqlab) -> None:
-    """The config has the teacher's id. Later its checkpoints are deleted."""
+    """The config has the teacher's id, and its tokenizer is found. Later its checkpoints are deleted."""
     teacher = find_run("first")
-    beside_teacher(*PUPIL, "--model.teacher=first", "--run_name=pupil")
+    beside_teacher(*PUPIL, "--model.teacher=first", "--data.tokenizer=StoredTokenizer", "--run_name=pupil")
     run = find_run("pupil")
     assert run.params["model.init_args.teacher"] == run.config["model"]["init_args"]["teacher"] == teacher.id
     assert run.params["model.init_args.lr"] == "0.004", "options of the config remain"

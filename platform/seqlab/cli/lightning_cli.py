@@ -159,11 +159,13 @@ class SeqlabCLI(LightningCLI):
         options.ckpt_path = str(checkpoint)
 
     def _find_tokenizer(self, options: Any) -> None:
-        """Sets the path of a stored tokenizer, if missing, from the run that the fit continues or starts from."""
+        """Sets the path of a stored tokenizer, if missing, from the run that the fit continues, starts from or learns
+        from."""
         if "data" not in options or "tokenizer" not in options.data.get("init_args", {}):
             return
         checkpoint = options.ckpt_path
-        for run in (options.get("init_from"), options.get("encoder_from")) if checkpoint is None else ():
+        runs = [options.get(name) for name in ("init_from", "encoder_from", "model.init_args.teacher")]
+        for run in runs if checkpoint is None else ():
             checkpoint = checkpoint or (run and find_run(run).checkpoint)
         if checkpoint:
             give_path(options.data.init_args.tokenizer, Path(checkpoint))
