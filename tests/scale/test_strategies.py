@@ -116,14 +116,14 @@ LAYOUTS: dict[str, tuple[int, int | None]] = {
 FAST = {
     "ddp": ("translation", "classification", "experts"),
     "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged", "LoRA", "experts"),
-    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach", "experts"),
+    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach", "experts", "distillation"),
 }
 """Cases of a plain `make test`."""
 SLOW = {
     "ddp": (*KINDS, "Adafactor", "Muon"),
     "fsdp2": (*KINDS, "RNNSeq2Seq", "compiled heads", "compiled LSTM"),
     "tp": (*KINDS, "compiled heads", "compiled LSTM"),
-    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach", "experts"),
+    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach", "experts", "distillation"),
     "ddp over 4": ("frames",),
     "fsdp2 over 4": ("translation", "frames"),
 }

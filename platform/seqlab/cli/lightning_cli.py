@@ -7,6 +7,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -52,6 +53,7 @@ from seqlab.config.stored_config import check_opens, check_reads_back, without_w
 from seqlab.nn.lora import adapt
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
+from seqlab.tasks import Distillation
 from seqlab.tasks.task import check_told
 from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
@@ -127,6 +129,8 @@ class SeqlabCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         options = self.config[self.verb]
         tell_whole_numbers(options)
+        if self.verb == "fit":
+            self._find_teacher(options)
         self._dump_config()
         self.left = what_is_left(self.verb, self.config_dump)
         if self.verb == "fit":
@@ -140,6 +144,12 @@ class SeqlabCLI(LightningCLI):
             self._find_checkpoint(options)
         self._find_tokenizer(options)
 
+    def _find_teacher(self, options: Any) -> None:
+        """Replaces the teacher of a distillation by the id of its run, which stays unique when the name does not."""
+        if issubclass(resolve_name(options.model.class_path), Distillation):
+            given = options.model.init_args
+            given.teacher = given.teacher if os.path.isfile(given.teacher) else find_run(given.teacher).id
+
     def _find_checkpoint(self, options: Any) -> None:
         """Replaces a run named by `--ckpt_path` by the path of its checkpoint."""
         if self.verb == "fit" and options.ckpt_path == "last":
@@ -151,11 +161,13 @@ class SeqlabCLI(LightningCLI):
         options.ckpt_path = str(checkpoint)
 
     def _find_tokenizer(self, options: Any) -> None:
-        """Sets the path of a stored tokenizer, if missing, from the run that the fit continues or starts from."""
+        """Sets the path of a stored tokenizer, if missing, from the run that the fit continues, starts from or learns
+        from."""
         if "data" not in options or "tokenizer" not in options.data.get("init_args", {}):
             return
         checkpoint = options.ckpt_path
-        for run in (options.get("init_from"), options.get("encoder_from")) if checkpoint is None else ():
+        runs = [options.get(name) for name in ("init_from", "encoder_from", "model.init_args.teacher")]
+        for run in runs if checkpoint is None else ():
             checkpoint = checkpoint or (run and find_run(run).checkpoint)
         if checkpoint:
             give_path(options.data.init_args.tokenizer, Path(checkpoint))

@@ -303,10 +303,14 @@ def summed_nats(
     # (..., V) to (N, V) and (...) to (N,)
     logits, flat = logits.flatten(0, -2), targets.flatten()
     nats = F.cross_entropy(logits, flat, ignore_index=IGNORE, label_smoothing=label_smoothing, reduction="sum")
-    counted = targets != IGNORE
     if z_loss:
-        nats = nats + z_loss * (logits.logsumexp(1).square() * counted.flatten()).sum()
-    return nats, counted.sum()
+        nats = nats + z_loss * squared_log_z(logits, flat)
+    return nats, (targets != IGNORE).sum()
+
+
+def squared_log_z(logits: Tensor, targets: Tensor) -> Tensor:
+    """Sum () of log^2 Z, Z the softmax normaliser of logits (..., V), over the targets (...) that are not `IGNORE`."""
+    return (logits.logsumexp(-1).square() * (targets != IGNORE)).sum()
 
 
 def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
