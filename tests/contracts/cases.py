@@ -32,6 +32,7 @@ class MixerCase:
     Attributes:
         reference: called with the mixer's parameters, x, which tokens are real, the naive encoding and its parameters.
         attends: whether it has queries, keys and scores for an encoding to act on.
+        own_positions: whether it has queries and keys but no place for an encoding that acts on them.
         memory: whether it attends to an encoder's memory. The reference is told `memory` (S, D) and `memory_mask` (S,).
         full_values: whether an encoding may add to the value of each key.
         in_chunks: whether it computes chunks of time, so that lengths around theirs are edges.
@@ -42,6 +43,7 @@ class MixerCase:
     factory: Callable[[int, int], Mixer]
     reference: Callable[..., Tensor]
     attends: bool = False
+    own_positions: bool = False
     causal: bool = True
     memory: bool = False
     full_values: bool = True
@@ -112,6 +114,7 @@ def _differential(name: str, layer: int, heads: Options) -> MixerCase:
 
 _with_memory = partial(_mixer, kind={"memory": True})
 _luong = partial(_with_memory, mixer=att.MultiplicativeAttention, reference=cells.multiplicative_attention)
+_path = partial(_mixer, mixer=att.PaTHAttention, reference=softmax.path_attention, kind={"own_positions": True})
 _in_chunks = partial(_mixer, kind={"in_chunks": True})
 
 
@@ -252,8 +255,8 @@ MIXERS = [
         )
         for heads in (HEADS, GROUPED)
     ),
-    _mixer("path", att.PaTHAttention, softmax.path_attention, **HEADS),
-    _mixer("path-grouped", att.PaTHAttention, softmax.path_attention, {"parts": [att.ForgetGate]}, **GROUPED),
+    _path("path", **HEADS),
+    _path("path-grouped", ours={"parts": [att.ForgetGate]}, **GROUPED),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),
     _in_chunks("mamba2-groups", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=2),
     _mixer("log-linear-mamba2", att.LogLinearMamba2, linear.log_linear_mamba2, **_MAMBA2, num_groups=1, num_levels=4),

@@ -78,7 +78,7 @@ def _check(mixer: torch.nn.Module, encoding: PositionalEncoding, pair: Pair, len
 ATTENDING = [
     (mixer, positions)
     for mixer, positions in PAIRS
-    if mixer.attends and (positions.acts_on != "embeddings" or positions.name == "none")
+    if (mixer.attends or mixer.own_positions) and (positions.acts_on != "embeddings" or positions.name == "none")
 ]
 
 

@@ -79,7 +79,7 @@ class LogLinearMamba2(Mamba2):
         self, x: Tensor, updates: Updates, state: State, real: Tensor | None, *, single: bool
     ) -> tuple[Tensor, State]:
         scales = torch.unflatten(self.level_proj(x), -1, (self.num_heads, -1))  # (B, T, H, L)
-        scales = F.softplus(self.level_scale * scales).transpose(1, 2)  # (B, H, T, L)
+        scales = F.softplus(self.level_scale * scales)  # (B, T, H, L)
         if real is not None:
             pad = ~real[:, :, None, None]  # (B, T, 1, 1)
             k, log_decay = updates.k.masked_fill(pad, 0.0), updates.log_decay.masked_fill(pad, 0.0)
@@ -117,7 +117,7 @@ def over_levels(heads: Updates, scales: Tensor, s: Tensor, read: Tensor, kept: T
 
     Args:
         heads: tensors (B, H, T, ...).
-        scales: (B, H, T, L), factor of each level.
+        scales: (B, T, H, L), factor of each level.
         read: (B, T, M), level at which each token reads each source.
         kept: (B, M), level of each source after the call.
     """
@@ -125,7 +125,7 @@ def over_levels(heads: Updates, scales: Tensor, s: Tensor, read: Tensor, kept: T
     start = heads.log_decay.cumsum(dim=2).exp()  # (B, H, T, 1), decay from the start
     # Each sum over the tokens after s has its own column: differences of sums from the start would cancel.
     decay = heads.log_decay.expand(-1, -1, -1, length).tril(-1).cumsum(dim=2).exp().tril()  # (B, H, T, T)
-    scale = scales.gather(-1, read.unsqueeze(1).expand(-1, scales.shape[1], -1, -1))  # (B, H, T, M)
+    scale = scales.gather(-1, read.unsqueeze(2).expand(-1, -1, scales.shape[2], -1)).transpose(1, 2)  # (B, H, T, M)
     of_levels, of_tokens = torch.split(scale, [num_levels, length], dim=-1)  # (B, H, T, L), (B, H, T, T)
     by_level = heads.q.unsqueeze(2) @ s  # (B, H, L, T, P)
     o = (by_level * (of_levels * start).mT.unsqueeze(-1)).sum(dim=2)  # (B, H, T, P)
