@@ -32,15 +32,16 @@ class StateEntry(NamedTuple):
         dtype: dtype of the entry; None = the dtype of the mixer's weights.
         initial: value of every element before the first token.
         kind: "counter" counts tokens; all layers share it, it is stored once and `state_size` excludes it. "growing"
-            holds data of every token, "window" of the last few tokens, and "fixed" a summary of the past. "source"
-            is derived from an encoder's memory and does not change from token to token.
+            holds data of every token, "revised" the same where later tokens change it, "window" of the last few
+            tokens, and "fixed" a summary of the past. "source" is derived from an encoder's memory and does not change
+            from token to token.
     """
 
     name: str
     dims: tuple[int | str, ...]
     dtype: torch.dtype | None = None
     initial: float = 0.0
-    kind: Literal["counter", "growing", "window", "fixed", "source"] = "fixed"
+    kind: Literal["counter", "growing", "revised", "window", "fixed", "source"] = "fixed"
 
 
 Entry = StateEntry

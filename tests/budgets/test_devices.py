@@ -40,7 +40,7 @@ def test_tf32_where_pytorch_may_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fit_knows_the_peak_of_all_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     model = DecoderLM(7, 16, d_model=8, num_layers=1, mixer=GRU, positions=NoPositions)
-    task: Any = SimpleNamespace(model=model, parameters=model.parameters)
+    task: Any = SimpleNamespace(model=model, parameters=model.parameters, modules=model.modules)
     trainer: Any = SimpleNamespace(
         datamodule=SimpleNamespace(seq_len=16),
         strategy=SimpleNamespace(root_device=torch.device("cuda", 0)),

@@ -22,6 +22,7 @@ from seqlab.budgets.activations import Activations, Kept, activations
 from seqlab.budgets.flops import _total
 from seqlab.mixer import Mixer, State, StateSpec
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
+from seqlab.nn import GELU, Block, MixtureOfExperts
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, CausalConv, Mamba
 from seqlab.tasks.large_vocabulary import AT_ONCE
@@ -194,8 +195,9 @@ def test_every_mixer_declares_its_flops() -> None:
 LENGTH = 24
 
 
-def model(layers: int, mixer: Any) -> DecoderLM:
-    return DecoderLM(64, LENGTH, d_model=D_MODEL, num_layers=layers, mixer=mixer, positions=NoPositions)
+def model(layers: int, mixer: Any, ffn: Any = GELU) -> DecoderLM:
+    block = partial(Block, ffn=ffn)
+    return DecoderLM(64, LENGTH, d_model=D_MODEL, num_layers=layers, mixer=mixer, positions=NoPositions, block=block)
 
 
 def kept_by(model: DecoderLM, batch: int) -> int:
@@ -213,11 +215,12 @@ def kept_by(model: DecoderLM, batch: int) -> int:
     return sum(storage.nbytes() for place, storage in kept.items() if place not in own)
 
 
-def test_what_autograd_keeps() -> None:
+@pytest.mark.parametrize("ffn", [GELU, MixtureOfExperts])
+def test_what_autograd_keeps(ffn: Any) -> None:
     """Within 3%: the embedding, and what leaves the last block, are by formula."""
     mixers = [GRU, Attention, Mamba]
-    found = activations(lambda: model(3, mixers), LENGTH)
-    assert found.kept.fixed + 16 * found.kept.each == pytest.approx(kept_by(model(3, mixers), 16), rel=0.03)
+    found = activations(lambda: model(3, mixers, ffn), LENGTH)
+    assert found.kept.fixed + 16 * found.kept.each == pytest.approx(kept_by(model(3, mixers, ffn), 16), rel=0.03)
 
 
 def test_what_is_kept_to_compute_again() -> None:

@@ -35,7 +35,8 @@ def test_every_budget(config: Any, mixer: str, budget: Budget, to: float, by: st
     matched = match(config, budget, to, by)
     assert matched.number == options[matched.path[-1]] == number
     assert matched.costs[budget] == pytest.approx(to, rel=0.02)
-    assert matched.costs.keys() == {"params", "flops", "state"}
+    assert matched.costs.keys() == {"params", "active_params", "flops", "state"}
+    assert "active" not in said(matched, budget, to)  # without experts all are
 
 
 def test_widths_go_by_what_heads_need_and_finer_ones_do_not(config: Any) -> None:

@@ -73,6 +73,7 @@ LOOPS = ("AdditiveAttention", "GRU", "LSTM", "MultiplicativeAttention", "RNN", "
 CHUNKED = (
     "DeltaNet",
     "GatedDeltaNet",
+    "GatedDeltaNet2",
     "GatedDeltaProduct",
     "GatedLinearAttention",
     "HGRN2",

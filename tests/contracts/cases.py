@@ -32,6 +32,7 @@ class MixerCase:
     Attributes:
         reference: called with the mixer's parameters, x, which tokens are real, the naive encoding and its parameters.
         attends: whether it has queries, keys and scores for an encoding to act on.
+        own_positions: whether it has queries and keys but no place for an encoding that acts on them.
         memory: whether it attends to an encoder's memory. The reference is told `memory` (S, D) and `memory_mask` (S,).
         full_values: whether an encoding may add to the value of each key.
         in_chunks: whether it computes chunks of time, so that lengths around theirs are edges.
@@ -42,6 +43,7 @@ class MixerCase:
     factory: Callable[[int, int], Mixer]
     reference: Callable[..., Tensor]
     attends: bool = False
+    own_positions: bool = False
     causal: bool = True
     memory: bool = False
     full_values: bool = True
@@ -112,6 +114,7 @@ def _differential(name: str, layer: int, heads: Options) -> MixerCase:
 
 _with_memory = partial(_mixer, kind={"memory": True})
 _luong = partial(_with_memory, mixer=att.MultiplicativeAttention, reference=cells.multiplicative_attention)
+_path = partial(_mixer, mixer=att.PaTHAttention, reference=softmax.path_attention, kind={"own_positions": True})
 _in_chunks = partial(_mixer, kind={"in_chunks": True})
 
 
@@ -151,6 +154,8 @@ MIXERS = [
     _attention("attention-sink", {"parts": [att.AttentionSink]}, heads=GROUPED),
     _attention("attention-output-gate", {"parts": [att.OutputGate]}),
     _attention("attention-head-gate", {"parts": [partial(att.OutputGate, per="head")]}),
+    _attention("attention-moba", {"parts": [partial(att.MoBA, block=3, k=2)]}, {"change": softmax.moba(3, 2)}),
+    _attention("attention-own-block", {"parts": [partial(att.MoBA, block=4, k=1)]}, {"change": softmax.moba(4, 1)}),
     _attention("attention-top-k", {"parts": [partial(att.TopK, k=3)]}, {"change": softmax.top_k(3)}),
     _attention(
         "attention-parts",
@@ -236,10 +241,27 @@ MIXERS = [
         "hgrn2-bounded", att.HGRN2, linear.hgrn2, {"num_heads": 2, "lower_bound": 0.3}, {"num_heads": 2, "bound": 0.3}
     ),
     _in_chunks("kimi-delta", att.KimiDeltaAttention, linear.kimi_delta_attention, num_heads=2),
+    _in_chunks("gated-delta-net-2", att.GatedDeltaNet2, linear.gated_delta_net2, num_heads=2),
+    *(
+        _mixer(
+            f"native-sparse-{heads['num_heads']}",
+            att.NativeSparseAttention,
+            softmax.native_sparse_attention,
+            kind={"attends": True},
+            block=3,
+            k=4,
+            window=4,
+            **heads,
+        )
+        for heads in (HEADS, GROUPED)
+    ),
+    _path("path", **HEADS),
+    _path("path-grouped", ours={"parts": [att.ForgetGate]}, **GROUPED),
     _in_chunks("mamba2", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=1),
     _in_chunks("mamba2-groups", att.Mamba2, linear.mamba2, **_MAMBA2, num_groups=2),
-    _in_chunks("mamba3", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=1),
-    _in_chunks("mamba3-groups", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=2),
+    _mixer("log-linear-mamba2", att.LogLinearMamba2, linear.log_linear_mamba2, **_MAMBA2, num_groups=1, num_levels=4),
+    _in_chunks("mamba3", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=1, rank=1),
+    _in_chunks("mamba3-mimo", att.Mamba3, linear.mamba3, **_MAMBA3, num_groups=2, rank=3),
     _in_chunks("mlstm", rec.MLSTM, linear.mlstm, num_heads=2),
     _mixer("slstm", rec.SLSTM, cells.slstm, num_heads=2),
     _in_chunks("rwkv7", rec.RWKV7, linear.rwkv7, head_dim=8),

@@ -54,7 +54,7 @@ def test_a_mixer_says_what_it_is() -> None:
     for case in MIXERS:
         mixer = case.factory(D_MODEL, 0)
         assert mixer.causal == case.causal
-        assert hasattr(mixer, "attention_weights") == (case.attends or case.memory)
+        assert hasattr(mixer, "attention_weights") == (case.attends or case.own_positions or case.memory)
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "positions.md").read_text(encoding="utf-8")

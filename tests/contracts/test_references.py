@@ -11,7 +11,7 @@ from torch import Tensor
 
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, pair_name, with_lengths
 from contracts.subjects import mixer_subject, randomized
-from seqlab.attention import DifferentialAttention, LatentAttention
+from seqlab.attention import DifferentialAttention, LatentAttention, NativeSparseAttention
 from seqlab.laws import WithMemory
 from seqlab.nn.padding import real_positions
 from seqlab.positions import PositionalEncoding
@@ -78,7 +78,7 @@ def _check(mixer: torch.nn.Module, encoding: PositionalEncoding, pair: Pair, len
 ATTENDING = [
     (mixer, positions)
     for mixer, positions in PAIRS
-    if mixer.attends and (positions.acts_on != "embeddings" or positions.name == "none")
+    if (mixer.attends or mixer.own_positions) and (positions.acts_on != "embeddings" or positions.name == "none")
 ]
 
 
@@ -128,6 +128,8 @@ def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
     totals = weights.sum(-1)
     if any(part.sink() is not None for part in getattr(module, "parts", ())):
         assert (totals < 1).all() and (totals > 0).all()
+    elif isinstance(module, NativeSparseAttention):  # three rows, times gates
+        assert (totals < 3).all() and (totals > 0).all()
     else:
         assert_close(totals, torch.full_like(totals, _total(module)), "the sum of a row")
     real = weights.transpose(1, 2)[pad_mask]

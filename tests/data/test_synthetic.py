@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import statistics
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from seqlab_data.synthetic import (
     Copy,
     Draw,
     ListOps,
+    PermutationProduct,
     SelectiveCopy,
     SyntheticDataModule,
     SyntheticTask,
@@ -42,6 +43,7 @@ DIGESTS = {
     "NeedleInHaystack": "4efeb7e4c94e9ff3",
     "NeedleRetrieval": "4545ec88e3e2caa1",
     "Parity": "844d5d8485a98209",
+    "PermutationProduct": "60bd8fe706ceb1c8",
     "Reverse": "a4a2208f1b2cda8e",
     "SelectiveCopy": "2099ccc109c88024",
     "Sort": "f09eebd973e52aec",
@@ -132,7 +134,7 @@ FEW |= {"Addition": 10, "Dyck": 3, "StackManipulation": 3}
 """Answers of tasks that have less than 14."""
 
 
-@tasks
+@pytest.mark.parametrize("name", [name for name in DIGESTS if name != "PermutationProduct"])
 def test_answers_are_right_and_every_one_occurs(name: str) -> None:
     made, found = getattr(synthetic, name)(), set()
     for index in range(400):
@@ -147,6 +149,27 @@ def test_answers_are_right_and_every_one_occurs(name: str) -> None:
         assert set(targets[:end]) == {IGNORE}
         found |= {*answer}
     assert len(found) >= FEW.get(name, 14)
+
+
+@pytest.mark.parametrize("num_items", [2, 5, 6])
+def test_products_of_permutations_are_those_of_their_matrices(num_items: int) -> None:
+    task, found = PermutationProduct(num_items), set()
+    matrices = [np.eye(num_items, dtype=int)[:, list(one)] for one in permutations(range(num_items))]
+    for index in range(40):
+        tokens, targets = task.example(Draw(7, index), 30)
+        assert len(tokens) == len(targets) == task.longest(30) and (tokens[0], targets[0]) == (BOS, IGNORE)
+        product = np.eye(num_items, dtype=int)
+        for token, target in zip(tokens[1:], targets[1:], strict=True):
+            product = matrices[token - FIRST] @ product
+            assert (matrices[target - FIRST] == product).all()
+        found |= {*tokens[1:], *targets[1:]}
+    assert max(found) < task.vocab_size and len(found) > 0.9 * len(matrices)
+
+
+@pytest.mark.parametrize("num_items", [1, 7])
+def test_permutations_of_too_few_or_too_many_items(num_items: int) -> None:
+    with pytest.raises(ValueError, match=f"num_items must be from 2 to 6, got {num_items}"):
+        PermutationProduct(num_items)
 
 
 def test_recall_does_not_read_its_answers() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from contracts.test_completeness import concrete_subclasses
-from seqlab.attention import Attention, AttentionPart, Bidirectional
+from seqlab.attention import Attention, AttentionPart, Bidirectional, PaTHAttention
 from seqlab.cli import main
 from seqlab.mixer import Mixer, State
 from seqlab.positions import NoPositions, PositionalEncoding, RoPE
@@ -142,6 +142,13 @@ def test_a_broken_step_shows_in_the_graph() -> None:
     cells = measured(FORGETFUL_STEP, NoPositions).cells
     assert cells["laws"].error is not None and cells["laws"].error > 1e-3
     assert str(cells["ONNX step"]).startswith("failed: this model's step and forward differ")
+
+
+@pytest.mark.slow
+def test_a_cache_that_a_pad_changes_shows_in_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its logits are right: the verdict needs the state."""
+    monkeypatch.setattr(PaTHAttention, "state_spec", lambda self: (self.conv.entry, *Attention.state_spec(self)))
+    assert "(length 2, padded, new_state_0_k)" in str(measured(PaTHAttention, NoPositions).cells["ONNX step"].failed)
 
 
 def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:

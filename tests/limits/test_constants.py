@@ -140,7 +140,7 @@ def read_by_libyaml(depth: int) -> bool:
 
 def rows_at_once(rows: int) -> bool:
     """True if so many rows of 2^20 logits are computed at once."""
-    task: Any = SimpleNamespace(by_rows=True, model=SimpleNamespace(vocab_size=2**20), _said=torch.zeros(1, rows, 1))
+    task: Any = SimpleNamespace(by_rows=True, model=SimpleNamespace(vocab_size=2**20), said=torch.zeros(1, rows, 1))
     return len(list(Logits._chunks(task, torch.full((1, rows), IGNORE)))) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -54,9 +55,9 @@ def searched_to(budget: float) -> None:
     _nearest(lambda number: CostEstimate(float(number)), 1, 1, budget, "d_model")
 
 
-def step_off_by(relative: float) -> None:
+def step_off_by(relative: float, name: str = "logits") -> None:
     exact = np.ones((1, 1, 4))
-    check_step({"logits": exact * (1 + relative)}, {"logits": exact}, "step")
+    check_step({"logits": exact, name: exact * (1 + relative)}, {"logits": exact, name: exact}, "step")
 
 
 EDGES = {
@@ -70,6 +71,7 @@ EDGES = {
     "a match, below": Edge(matched_to, 102.04, 102.05, "neither is within 2%"),
     "a match's largest number": Edge(searched_to, 2.0**24, 2.0**24 + 1, "gives 16,777,216 only"),
     "a step that is not the forward": Edge(step_off_by, 0.99e-9, 1.01e-9, "differ by 1.0e-09 in float64"),
+    "a step's state": Edge(partial(step_off_by, name="new_state_s"), 0.99e-9, 1.01e-9, r"\(step, new_state_s\)"),
 }
 
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from seqlab.attention.parts import TopK
+from seqlab.attention import MoBA, TopK
+from seqlab.attention.cache import Keys
 from seqlab.callbacks.checkpoint import Checkpoints
 from seqlab.callbacks.noise_scale import DECAY, GradientNoiseScale
 from seqlab.comparison.fair import unfair
@@ -20,12 +21,26 @@ from seqlab.sweeps import queue
 from seqlab.tracking.runs import TrackedRun
 
 
+def keys_of(number: int) -> Keys:
+    """Real keys, of which the last is the query's own."""
+    places = torch.arange(number)[None]
+    return Keys({}, places[:, -1:], places, None, places[:, -1:], {})
+
+
 @pytest.mark.parametrize(("eps", "is_kept"), [(15, True), (17, False)])
 def test_scores_within_16_eps_of_the_kth_tie_with_it(eps: int, is_kept: bool) -> None:
     below = 1 - eps * torch.finfo(torch.float32).eps
     scores = torch.tensor([[1.0, below, 0.5]])
-    kept = TopK(8, 1, 8, k=1).scores(scores, torch.ones(1, 3, dtype=torch.bool))
+    kept = TopK(8, 1, 8, k=1).scores(scores, keys_of(3), torch.ones(1, 3, dtype=torch.bool))
     assert torch.isfinite(kept).tolist() == [[True, is_kept, False]]
+
+
+@pytest.mark.parametrize(("eps", "is_kept"), [(15, True), (17, False)])
+def test_blocks_within_16_eps_of_the_kth_tie_with_it(eps: int, is_kept: bool) -> None:
+    below = 1 - eps * torch.finfo(torch.float32).eps
+    scores = torch.tensor([1.0, below, 0.5, 2.0]).repeat_interleave(2).view(1, 1, 1, 8)
+    kept = MoBA(8, 1, 8, block=2, k=2).scores(scores, keys_of(8), torch.ones(1, 1, 1, 8, dtype=torch.bool))
+    assert torch.isfinite(kept).flatten().tolist() == [True] * 2 + [is_kept] * 2 + [False] * 2 + [True] * 2
 
 
 MORE = ("acc", "accuracy", "auc", "bleu", "chrf", "exact", "f1", "mfu", "tokens_per_s", "precision", "recall")

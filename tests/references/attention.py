@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from references.naive import Weights, in_rows, linear, rms_norm, sigmoid, softmax
+from references.naive import Weights, in_rows, linear, rms_norm, short_conv, sigmoid, softmax, swish
 from references.positions import NaiveEncoding
 
 
@@ -69,6 +69,101 @@ def softmax_attention(
             if gate is not None:  # one row of each channel, or of each head
                 mixed = mixed * sigmoid(gate @ x_t).repeat_interleave(len(mixed) // len(gate))
             outputs.append(linear(weights, "out_proj", mixed))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
+def native_sparse_attention(
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    encoding: NaiveEncoding,
+    encoding_weights: Weights,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    block: int,
+    k: int,
+    window: int,
+) -> Tensor:
+    """Yuan et al. 2025 (NSA), equations 5 to 12, with means as the compression, and keys and values shared."""
+    group = num_heads // num_kv_heads
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        q, plain, v = (
+            linear(weights, f"{name}_proj", torch.stack(vectors)).chunk(heads, dim=-1)
+            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
+        )
+        keys = [_turned(encoding, k_h) for k_h in plain]
+        outputs = []
+        for t, x_t in enumerate(vectors):
+            gates = sigmoid(linear(weights, "gate_proj", x_t)).view(3, num_heads)
+            seen, own = [*range(t + 1)], t // block
+            whole = [seen[start : start + block] for start in range(0, (t + 1) // block * block, block)]
+            scores, values, shares = [], [], []
+            for head in range(num_heads):
+                query = encoding.query(q[head][t], t)
+                query = query / math.sqrt(len(query))
+                of_seen = keys[head // group][seen]
+                scores.append(
+                    of_seen @ query + encoding.bias(head, num_heads, query, of_seen, [*seen, t], encoding_weights)
+                )
+                values.append(v[head // group][seen] + encoding.value(t, seen, encoding_weights))
+                shares.append(
+                    softmax(torch.stack([scores[-1][of].mean() for of in whole])) if whole else torch.zeros(0)
+                )
+            heads = []
+            for head in range(num_heads):
+                first = head // group * group
+                weight = torch.stack(shares[first : first + group]).sum(dim=0)
+                always = {0, own, max(own - 1, 0)}
+                others = sorted({*range(len(whole))} - always, key=lambda one: -float(weight[one].detach()))
+                chosen = always | {*others[: max(k - len(always), 0)]}
+                picked = [j for j in seen if j // block in chosen]
+                near = seen[-window:]
+                means = sum(
+                    (share * values[head][of].mean(dim=0) for share, of in zip(shares[head], whole, strict=True)),
+                    0 * x_t[0],
+                )
+                parts = [softmax(scores[head][of]) @ values[head][of] for of in (picked, near)]
+                heads.append(gates[0, head] * means + gates[1, head] * parts[0] + gates[2, head] * parts[1])
+            outputs.append(linear(weights, "out_proj", torch.cat(heads)))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
+def path_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, num_kv_heads: int) -> Tensor:
+    """Yang et al. 2025 (PaTH), section 3: each token reflects the keys before it; with their forget gate."""
+    forget = _part(weights, "forget_proj.weight")
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        rows = torch.stack(vectors)
+        q, k, v = (
+            linear(weights, f"{name}_proj", rows).chunk(heads, dim=-1)
+            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
+        )
+        projected = [linear(weights, "w_up", linear(weights, "w_down", x_t)) for x_t in vectors]
+        convolved = torch.stack([swish(one) for one in short_conv(weights, projected)]).chunk(num_kv_heads, dim=-1)
+        w = [one / torch.sqrt((one * one).sum(dim=-1, keepdim=True) + 1e-6) for one in convolved]
+        betas = 2 * sigmoid(linear(weights, "beta_proj", rows))
+        log_f = torch.zeros(len(vectors), num_heads, dtype=x.dtype)
+        if forget is not None:
+            log_f = torch.log(sigmoid(rows @ forget.T + _part(weights, "forget_proj.bias")))
+        outputs = []
+        keys: list[list[Tensor]] = [[] for _ in range(num_kv_heads)]
+        for t in range(len(vectors)):
+            for head, of_head in enumerate(keys):
+                reflection = torch.eye(w[head].shape[1]).to(x) - betas[t, head] * torch.outer(w[head][t], w[head][t])
+                keys[head] = [*(reflection @ key for key in of_head), k[head][t]]
+            heads = []
+            for head in range(num_heads):
+                kv_head = head // (num_heads // num_kv_heads)
+                kept = torch.stack([log_f[j + 1 : t + 1, head].sum() for j in range(t + 1)])
+                scores = torch.stack(keys[kv_head]) @ q[head][t] / math.sqrt(q[head].shape[1]) + kept
+                heads.append(softmax(scores) @ v[kv_head][: t + 1])
+            outputs.append(linear(weights, "out_proj", torch.cat(heads)))
         return outputs
 
     return in_rows(row, x, real)
@@ -184,6 +279,18 @@ def top_k(k: int) -> Callable[[Tensor], Tensor]:
     def change(scores: Tensor) -> Tensor:
         kth = scores.detach().sort(descending=True).values[min(k, len(scores)) - 1]
         return torch.where(scores >= kth, scores, torch.full_like(scores, -math.inf))
+
+    return change
+
+
+def moba(block: int, k: int) -> Callable[[Tensor], Tensor]:
+    """Lu et al. 2025, equations 5 and 6: what is outside the query's block and the k - 1 best earlier ones is out."""
+
+    def change(scores: Tensor) -> Tensor:
+        parts = [scores[start : start + block] for start in range(0, len(scores), block)]
+        best = sorted(range(len(parts) - 1), key=lambda n: float(parts[n].detach().mean()), reverse=True)[: k - 1]
+        kept = [*best, len(parts) - 1]
+        return torch.cat([part if n in kept else torch.full_like(part, -math.inf) for n, part in enumerate(parts)])
 
     return change
 

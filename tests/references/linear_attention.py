@@ -155,6 +155,24 @@ def kimi_delta_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, 
     return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head)
 
 
+def gated_delta_net2(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
+    """Hatamizadeh et al. 2026, S being K x V: the erased key and the written value have a gate for each channel."""
+
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        width = len(k)
+        own = slice(h * width, (h + 1) * width)
+        b, w = (sigmoid(linear(weights, name, x_t))[own] for name in ("erase_proj", "write_proj"))
+        q, k = (y / torch.sqrt(y @ y + 1e-6) for y in (q, k))
+        raw = linear(weights, "decay_up", linear(weights, "decay_down", x_t)) + weights["dt_bias"]
+        alpha = torch.exp(-torch.exp(weights["a_log"][h]) * torch.log1p(torch.exp(raw[own])))
+        s = alpha[:, None] * s.expand(width, width)
+        s = s - torch.outer(k, (b * k) @ s) + torch.outer(k, w * v)
+        gate = sigmoid(linear(weights, "gate_up", linear(weights, "gate_down", x_t)))[own]
+        return s, gate * rms_norm(s.T @ q / math.sqrt(width), 1e-5) * weights["head_norm.weight"]
+
+    return _by_head(weights, x, real, num_heads, torch.zeros(1, 1, dtype=x.dtype), head)
+
+
 def mlstm(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
     """Beck et al. 2024 (xLSTM), equations 19-27, not stabilised, C being V x K; then the norm of each head, the output
     gate, and the projection."""
@@ -224,47 +242,112 @@ def mamba2(
     return in_rows(row, x, real)
 
 
+def log_linear_mamba2(
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    *_: object,
+    d_state: int,
+    head_dim: int,
+    expand: int,
+    num_groups: int,
+    num_levels: int,
+) -> Tensor:
+    """Guo et al. 2025, equation 7 and section 3.2: before token t enters level 0, the levels up to that of t's lowest
+    bit are added up, one level higher."""
+    inner, of_group = expand * x.shape[-1], num_groups * d_state
+    num_heads = inner // head_dim
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        projected = [linear(weights, "in_proj", x_t).split([inner, inner + 2 * of_group, num_heads]) for x_t in vectors]
+        convolved = short_conv(weights, [conv_input for _, conv_input, _ in projected])
+        nothing = torch.zeros(d_state, head_dim, dtype=x.dtype)
+        outputs, states = [], [[nothing] * num_levels] * num_heads
+        for t, (x_t, (z, _, dt), u) in enumerate(zip(vectors, projected, map(swish, convolved), strict=True)):
+            values, b, c = u.split([inner, of_group, of_group])
+            level = min((t & -t).bit_length(), num_levels - 1)
+            moved = [[*[nothing] * level, sum(of[: level + 1], nothing), *of[level + 1 :]] for of in states]
+            states = moved if t else states
+            raw = weights["level_scale"] * linear(weights, "level_proj", x_t).view(num_heads, num_levels)
+            heads = []
+            for h, u_h in enumerate(values.split(head_dim)):
+                group = h // (num_heads // num_groups)
+                step, decay = _selective_decay(weights, dt, h)
+                states[h] = [decay * s for s in states[h]]
+                states[h][0] = states[h][0] + step * torch.outer(b.split(d_state)[group], u_h)
+                q = c.split(d_state)[group]
+                read = sum(torch.log1p(r.exp()) * (q @ s) for r, s in zip(raw[h], states[h], strict=True))
+                heads.append(read + weights["skip"][h] * u_h)
+            gated = torch.cat(heads) * swish(z)
+            normed = torch.cat([rms_norm(part, 1e-5) for part in gated.chunk(num_groups)])
+            outputs.append(linear(weights, "out_proj", normed * weights["norm_weight"]))
+        return outputs
+
+    return in_rows(row, x, real)
+
+
 def mamba3(
-    weights: Weights, x: Tensor, real: Tensor, *_: object, d_state: int, head_dim: int, expand: int, num_groups: int
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    *_: object,
+    d_state: int,
+    head_dim: int,
+    expand: int,
+    num_groups: int,
+    rank: int,
 ) -> Tensor:
     """Lahoti et al. 2026, section 3: the trapezoidal rule with two writes a step, and the state of a head as complex
     numbers, one for each rotated pair of channels, which the step multiplies by exp(-i angle)."""
-    inner, of_group = expand * x.shape[-1], num_groups * d_state
+    inner, of_groups = expand * x.shape[-1], rank * num_groups * d_state
     num_heads, half = inner // head_dim, d_state // 2
+    one = torch.ones(num_heads, 1, head_dim, dtype=x.dtype)
+    v_gain, z_gain, out_gain = (weights.get(f"{name}_gain", one) for name in ("v", "z", "out"))
+
+    def write(s: tuple[Tensor, Tensor], weight: Tensor, k: list[Tensor], v: list[Tensor]) -> tuple[Tensor, Tensor]:
+        for key, value in zip(k, v, strict=True):
+            turning = s[0] + weight * torch.outer(_pairs(key[:half]), value + 0j)
+            s = turning, s[1] + weight * torch.outer(key[half:], value)
+        return s
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs = []
-        turning = [torch.zeros(half // 2, head_dim, dtype=torch.complex128)] * num_heads
-        still = [torch.zeros(half, head_dim, dtype=x.dtype)] * num_heads
-        last = [(torch.zeros(d_state, dtype=x.dtype), torch.zeros(head_dim, dtype=x.dtype))] * num_heads
+        empty = torch.zeros(half // 2, head_dim, dtype=torch.complex128), torch.zeros(half, head_dim, dtype=x.dtype)
+        states = [empty] * num_heads
+        last: list[tuple[list[Tensor], list[Tensor]]] = [([], [])] * num_heads
         for x_t in vectors:
             parts = linear(weights, "in_proj", x_t).split(
-                [inner, inner, of_group, of_group, num_heads, num_heads, num_heads, half // 2]
+                [inner, inner, of_groups, of_groups, num_heads, num_heads, num_heads, half // 2]
             )
             z, values, keys, queries, dt, rate, share, turn = parts
             heads = []
-            for h, v in enumerate(values.split(head_dim)):
+            for h, (v_h, z_h) in enumerate(zip(values.split(head_dim), z.split(head_dim), strict=True)):
                 group = h // (num_heads // num_groups)
                 k, q = (
-                    rms_norm(each.split(d_state)[group], 1e-5) * weights[f"{name}_norm.weight"]
-                    + weights[f"{name}_bias"][h]
+                    [
+                        rms_norm(each.view(rank, num_groups, d_state)[m, group], 1e-5) * weights[f"{name}_norm.weight"]
+                        + weights[f"{name}_bias"][h, m]
+                        for m in range(rank)
+                    ]
                     for name, each in (("k", keys), ("q", queries))
                 )
+                v = [v_h * v_gain[h, m] for m in range(rank)]
                 step = torch.log1p(torch.exp(dt[h] + weights["dt_bias"][h]))
                 alpha = torch.exp(-step * torch.clamp(torch.log1p(torch.exp(rate[h])), min=1e-4))
                 lam = sigmoid(share[h])
-                angle = step * math.pi * torch.tanh(turn)
-                old_k, old_v = last[h]
                 then, now = (1 - lam) * step * alpha, lam * step
-                spin = torch.exp(-1j * angle).unsqueeze(1)  # the state seen from axes that turn with the tokens
-                turning[h] = alpha * spin * turning[h] + then * spin * torch.outer(_pairs(old_k[:half]), old_v + 0j)
-                turning[h] = turning[h] + now * torch.outer(_pairs(k[:half]), v + 0j)
-                still[h] = alpha * still[h] + then * torch.outer(old_k[half:], old_v)
-                still[h] = still[h] + now * torch.outer(k[half:], v)
-                read = (_pairs(q[:half]).conj() @ turning[h]).real + q[half:] @ still[h]
-                heads.append(read + weights["skip"][h] * v)
+                # The state as seen from axes that turn with the tokens.
+                spin = torch.exp(-1j * step * math.pi * torch.tanh(turn)).unsqueeze(1)
+                turning, still = write((alpha * states[h][0], alpha * states[h][1]), then, *last[h])
+                states[h] = turning, still = write((spin * turning, still), now, k, v)
+                reads = [(_pairs(q_m[:half]).conj() @ turning).real + q_m[half:] @ still for q_m in q]
+                outs = [
+                    out_gain[h, m] * (read + weights["skip"][h] * v[m]) * swish(z_h * z_gain[h, m])
+                    for m, read in enumerate(reads)
+                ]
+                heads.append(sum(outs[1:], outs[0]))
                 last[h] = (k, v)
-            outputs.append(linear(weights, "out_proj", torch.cat(heads) * swish(z)))
+            outputs.append(linear(weights, "out_proj", torch.cat(heads)))
         return outputs
 
     return in_rows(row, x, real)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from seqlab.attention import AdditiveAttention, Attention, Bidirectional
-from seqlab.config.configs import LINKS
+from seqlab.checkpoints.io import AtomicCheckpointIO
+from seqlab.config.configs import LINKS, build_task
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, Tagger
 from seqlab.nn.embedding import TypedEmbedding
 from seqlab.positions import NoPositions
@@ -19,6 +20,7 @@ from seqlab.recurrence import GRU
 from seqlab.tasks import (
     Answering,
     Classification,
+    Distillation,
     LanguageModeling,
     MaskedLanguageModeling,
     MultilabelClassification,
@@ -41,7 +43,7 @@ from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 
 KINDS = (
     *("language modelling", "masked", "answering", "translation", "classification", "tagging", "images"),
-    *("regression", "frames"),
+    *("regression", "frames", "distillation"),
 )
 WORDS = ["one", "two", "three", "four", "five", "six", "seven"]
 
@@ -57,6 +59,26 @@ def write_files(folder: Path) -> None:
     frames = np.random.default_rng(0).normal(size=(41, 9, 2))
     lengths = np.arange(41) % 9 + 1
     np.savez(folder / "frames.npz", inputs=frames, targets=frames > 0, lengths=lengths)
+    write_teacher(folder / "teacher.ckpt", characters(folder))
+
+
+def write_teacher(path: Path, data: TextDataModule) -> None:
+    """Writes the checkpoint of a language model for the vocabulary of the data, with large weights, so that it is sure
+    of its tokens."""
+    model = {"class_path": "DecoderLM", "init_args": {"d_model": 8, "num_layers": 1, "dropout": 0.5}}
+    config = {"model": {"class_path": "LanguageModeling", "init_args": {"model": model}}}
+    sizes = told(data)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        weights = {name: 3 * weight for name, weight in build_task(config, sizes).state_dict().items()}
+    stored = {"config": config, "told": sizes, "tokenizer": data.tokenizer.to_dict()}
+    AtomicCheckpointIO().save_checkpoint({"seqlab": stored, "state_dict": weights}, path)
+
+
+def characters(folder: Path) -> TextDataModule:
+    """The text of `write_files`, in windows of 16 characters."""
+    cache = str(folder / "cache")
+    return TextDataModule(str(folder / "text.txt"), cache_dir=cache, seq_len=16, batch_size=3, tokenizer=CharTokenizer)
 
 
 def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
@@ -66,7 +88,6 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
     of_features = partial(both_ways, embed=torch.nn.Linear)
     decoder = partial(DecoderLM, d_model=8, num_layers=1, mixer=GRU, positions=NoPositions)
     writer = partial(EncoderDecoder, encoder=both_ways, num_layers=1, mixer=AdditiveAttention)
-    text: dict[str, Any] = {"seq_len": 16, "batch_size": 3, "tokenizer": CharTokenizer}
     one_batch: dict[str, Any] = {"max_len": 64}
     few: dict[str, Any] = {"num_train": 24, "num_eval": 13, "batch_size": 5}
     few |= {"train_lengths": (2, 9), "test_lengths": (2, 9)}
@@ -75,9 +96,6 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
         path = str(folder / name)
         return {"train": path, "val": path, "test": path, **one_batch, **options}
 
-    def read() -> TextDataModule:
-        return TextDataModule(str(folder / "text.txt"), cache_dir=str(folder / "cache"), **text)
-
     pairs = ParallelTextDataModule(**of("pairs.tsv", source_tokenizer=WordTokenizer, target_tokenizer=WordTokenizer))
     masked = partial(MaskedLM, encoder=partial(both_ways, embed=TypedEmbedding))
     of_rows = partial(Classifier, encoder=of_features)
@@ -85,8 +103,8 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
     of_frames = partial(MultilabelClassification, model=partial(Tagger, encoder=of_features))
     images = ImageDataModule(patch_size=4, batch_size=50)
     return {
-        "language modelling": (read(), partial(LanguageModeling, model=decoder)),
-        "masked": (read(), partial(MaskedLanguageModeling, model=masked)),
+        "language modelling": (characters(folder), partial(LanguageModeling, model=decoder)),
+        "masked": (characters(folder), partial(MaskedLanguageModeling, model=masked)),
         "answering": (SyntheticDataModule(Reverse, **few), partial(Answering, model=decoder)),
         "translation": (pairs, partial(Translation, model=writer, label_smoothing=0.1)),
         "classification": (LabelledTextDataModule(**of("labelled.txt", max_tokens=64)), of_texts),
@@ -97,6 +115,10 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
         "images": (images, partial(Classification, model=of_rows)),
         "regression": (AddingDataModule(**few), partial(Regression, model=of_rows)),
         "frames": (TableDataModule(**of("frames.npz")), of_frames),
+        "distillation": (
+            characters(folder),
+            partial(Distillation, model=decoder, teacher=str(folder / "teacher.ckpt"), z_loss=0.01),
+        ),
     }
 
 

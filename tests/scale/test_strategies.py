@@ -16,9 +16,11 @@ from scale.forked import on_ranks
 from scale.kinds import KINDS
 from seqlab import attention, recurrence
 from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm
+from seqlab.config.lora import Lora
 from seqlab.mixer import Mixer
 from seqlab.models import EncoderDecoder, RNNSeq2Seq
-from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab.nn import Block, MixtureOfExperts, RMSNorm, SwiGLU
+from seqlab.nn.lora import adapt
 from seqlab.optim import SGD, Adafactor, Lion, Muon
 from seqlab.positions import Learned, NoPositions
 
@@ -43,7 +45,7 @@ MIXERS: dict[str, Any] = {
     for name, found in (vars(attention) | vars(recurrence)).items()
     if isclass(found) and issubclass(found, Mixer) and not isabstract(found)
 }
-MIXERS |= {name: partial(MIXERS[name], head_dim=4) for name in ("Mamba2", "Mamba3", "RWKV7")}
+MIXERS |= {name: partial(MIXERS[name], head_dim=4) for name in ("LogLinearMamba2", "Mamba2", "Mamba3", "RWKV7")}
 """Every mixer of the library, small."""
 OPTIMIZERS: dict[str, Any] = {
     **{"SGD": SGD, "Lion": Lion, "Adafactor": Adafactor, "Muon": Muon},
@@ -78,6 +80,17 @@ def of_mixer(mixer: Any) -> Callable[..., Any]:
     return partial(fit, kind="", made=made, precision="64-true")
 
 
+def adapted(folder: Path, **options: Any) -> tuple[Any, Any]:
+    """Data and task of a decoder with updates of low rank."""
+    data, make = language_model(folder)
+
+    def made(**told: Any) -> Any:
+        adapt(task := make(**told), Lora(rank=3))  # which two ranks cannot share evenly
+        return task
+
+    return data, made
+
+
 CASES: dict[str, Callable[..., Any]] = {
     **{kind: partial(fit, kind=kind) for kind in KINDS},
     **{blocks: of_blocks(blocks) for blocks in BLOCKS},
@@ -85,6 +98,9 @@ CASES: dict[str, Callable[..., Any]] = {
     **{name: of_blocks("parts of heads", options={"optimizer": made}) for name, made in OPTIMIZERS.items()},
     **{name: of_mixer(mixer) for name, mixer in {**MIXERS, "RNNSeq2Seq": RNNSeq2Seq}.items()},
 }
+CASES["LoRA"] = partial(fit, kind="", made=adapted, precision="64-true", gradient_clip_val=0.05)
+EXPERTS = partial(Block, ffn=partial(MixtureOfExperts, num_experts=4, num_shared=1))
+CASES["experts"] = partial(fit, kind="", made=partial(language_model, block=EXPERTS), precision="64-true")
 # One graph, and PyTorch's own kernels between graphs.
 CASES |= {f"compiled {name}": partial(CASES[name], compiled=True) for name in ("heads", "LSTM")}
 
@@ -98,16 +114,16 @@ LAYOUTS: dict[str, tuple[int, int | None]] = {
 }
 """Ranks and --tp. Some of the models have two heads, so that no more than two ranks can share them."""
 FAST = {
-    "ddp": ("translation", "classification"),
-    "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged"),
-    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach"),
+    "ddp": ("translation", "classification", "experts"),
+    "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged", "LoRA", "experts"),
+    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach", "experts", "distillation"),
 }
 """Cases of a plain `make test`."""
 SLOW = {
     "ddp": (*KINDS, "Adafactor", "Muon"),
     "fsdp2": (*KINDS, "RNNSeq2Seq", "compiled heads", "compiled LSTM"),
     "tp": (*KINDS, "compiled heads", "compiled LSTM"),
-    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach"),
+    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach", "experts", "distillation"),
     "ddp over 4": ("frames",),
     "fsdp2 over 4": ("translation", "frames"),
 }

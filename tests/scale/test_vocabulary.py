@@ -92,11 +92,11 @@ def step(model: torch.nn.Module, tokens: Tensor, smoothing: float = 0.1) -> list
 
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view:UserWarning")
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("at_once", [large_vocabulary.AT_ONCE, 40])
+@pytest.mark.parametrize(("at_once", "gathered"), [(large_vocabulary.AT_ONCE, False), (40, False), (40, True)])
 def test_a_step_of_a_cut_model_is_that_of_one_process(
-    at_once: int, ranks: int, monkeypatch: pytest.MonkeyPatch
+    at_once: int, gathered: bool, ranks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In float64, all rows at once and 3 at a time."""
+    """In float64, all rows at once and 3 at a time; of divided logits, and of gathered ones, as distillation needs."""
     monkeypatch.setattr(large_vocabulary, "AT_ONCE", at_once)
     tokens = torch.randint(12, (2, 8), generator=torch.Generator().manual_seed(0))
 
@@ -106,6 +106,8 @@ def test_a_step_of_a_cut_model_is_that_of_one_process(
             alone = step(model, tokens)
             model.zero_grad()
             over_ranks(model)
+            if gathered:
+                del model.divided_output
             assert len(alone) > 10 and sum(hasattr(weight, "placements") for weight in model.parameters()) > 6
             torch.testing.assert_close(step(model, tokens), alone, rtol=1e-12, atol=1e-12)
 

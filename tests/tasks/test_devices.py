@@ -72,6 +72,7 @@ def test_a_training_step_does_not_wait_for_the_device(name: str, files: Path, mo
     task, batch = with_batch(name, files)
     on_meta = type(batch)(*(part if part is None else part.to("meta") for part in batch))
     task.to("meta")
+    task.on_fit_start()
     added: list[Tensor] = []
     monkeypatch.setattr("seqlab.tasks.task.DataParallel", lambda: DataParallel(0, 2))
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda sums, group: added.append(sums))

@@ -7,7 +7,7 @@ from seqlab_data.synthetic.copying import Copy, Delay, Reverse, SelectiveCopy, S
 from seqlab_data.synthetic.data import SyntheticDataModule
 from seqlab_data.synthetic.needles import NeedleRetrieval, VariableTracking
 from seqlab_data.synthetic.recall import AssociativeRecall, InductionHeads, NeedleInHaystack
-from seqlab_data.synthetic.regular import CycleNavigation, EvenPairs, ModularArithmetic, Parity
+from seqlab_data.synthetic.regular import CycleNavigation, EvenPairs, ModularArithmetic, Parity, PermutationProduct
 from seqlab_data.synthetic.stacks import Dyck, ListOps, StackManipulation
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "NeedleInHaystack",
     "NeedleRetrieval",
     "Parity",
+    "PermutationProduct",
     "Reverse",
     "SelectiveCopy",
     "Sort",

@@ -6,7 +6,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import reduce
+from itertools import permutations
+from math import factorial
 
+from seqlab.batch import IGNORE
 from seqlab_data.generated import Draw
 from seqlab_data.synthetic.base import (
     BOS,
@@ -102,3 +105,35 @@ class ModularArithmetic(SyntheticTask):
 
     def longest(self, length: int) -> int:
         return 2 * length + 1
+
+
+class PermutationProduct(SyntheticTask):
+    """Product of the permutations read so far, at every symbol: the word problem of the symmetric group (Merrill et al.
+    2024, "The illusion of state in state-space models", section 3). For five items and more it is beyond TC0, which
+    bounds attention and linear recurrences with diagonal transitions. Items are permuted by one symbol for each of the
+    permutations, numbered in lexicographic order.
+
+    Args:
+        num_items: number of permuted items, from 2 to 6.
+
+    Raises:
+        ValueError: num_items is out of range.
+    """
+
+    def __init__(self, num_items: int = 5) -> None:
+        if not 2 <= num_items <= 6:
+            raise ValueError(f"num_items must be from 2 to 6, got {num_items}")
+        self.num_items = num_items
+        self.vocab_size = FIRST_SYMBOL + factorial(num_items)
+
+    def example(self, draw: Draw, length: int) -> Example:
+        elements = [*permutations(range(self.num_items))]
+        values = draw.integers(len(elements), length)
+        product, products = elements[0], []
+        for value in values:
+            product = tuple(elements[value][item] for item in product)
+            products.append(elements.index(product))
+        return Example([BOS, *symbols(values)], [IGNORE, *symbols(products)])
+
+    def longest(self, length: int) -> int:
+        return length + 1

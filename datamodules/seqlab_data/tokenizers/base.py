@@ -228,7 +228,7 @@ class StoredTokenizer(Tokenizer):
 
     Args:
         path: `tokenizer.json` of a run's artifacts, or the folder `tokenizer` of a bundle; None = tokenizer of the run
-            that the fit starts from or resumes, filled in by the command line.
+            that the fit starts from, learns from or resumes, filled in by the command line.
 
     Raises:
         ValueError: the tokenizer does not exist or is damaged.
@@ -237,7 +237,8 @@ class StoredTokenizer(Tokenizer):
     def __new__(cls, text: str, *, path: str | None = None) -> Any:
         if path is None:
             raise ValueError(
-                "StoredTokenizer needs a path; give a run's tokenizer.json, or --init_from or --encoder_from"
+                "StoredTokenizer needs a path; give a run's tokenizer.json, or --init_from, --encoder_from or "
+                "--model.teacher"
             )
         found = Path(path).expanduser()
         if found.is_dir():

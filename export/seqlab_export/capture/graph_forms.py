@@ -51,6 +51,7 @@ class StepForm(nn.Module):
         spec = [entry for entry in model.state_spec() if entry.name in self.renewed]
         self.masks = [entry.name for entry in spec if entry.kind == "counter" and "S" in entry.dims]
         self.fixed = [entry.name for entry in spec if not {"S", "C"} & {*entry.dims}]
+        self.revised = {entry.name: "S" in entry.dims for entry in spec if entry.kind == "revised"}
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, 1) to logits (B, 1, V), and the new state, without entries computed from a source."""
@@ -63,6 +64,10 @@ class StepForm(nn.Module):
         for name in self.fixed:
             real = pad_mask.view(-1, *[1] * (state[name].dim() - 1))
             new_state[name] = torch.where(real, new_state[name], state[name])
+        for name, grows in self.revised.items():
+            old, new = state[name], new_state[name]
+            kept = torch.where(pad_mask.view(-1, *[1] * (old.dim() - 1)), new[..., :-1, :] if grows else new, old)
+            new_state[name] = torch.cat((kept, new[..., -1:, :]), dim=-2) if grows else kept
         for name in self.masks:
             new_state[name] = torch.cat((state[name], pad_mask), dim=1)
         return _widened(logits).unsqueeze(1), {name: new_state[name] for name in self.renewed}

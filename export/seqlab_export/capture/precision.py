@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
+from seqlab.nn.lora import merge
+
 Precision = Literal["fp32", "fp16", "bf16", "int8", "int4"]
 """fp32 and fp16 apply to all weights and the arithmetic; bf16 to all weights, see `bfloat16`; int8 and int4 to linear
 layers, see `quantize`."""
@@ -21,8 +23,9 @@ def check_precision(precision: str) -> None:
 
 def in_dtype(model: Any, precision: Precision) -> Any:
     """A copy of a model in fp16 or fp32; for bf16, in fp32 with its weights rounded to bfloat16. In fp32, the copy of
-    an fp32 model shares its weights."""
+    an fp32 model shares its weights. LoRA's updates are merged."""
     copy = copy_sharing_weights(model)
+    merge(copy)
     if precision == "bf16":
         copy.to(torch.bfloat16)
     return copy.to(torch.float16 if precision == "fp16" else torch.float32)

@@ -14,11 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
+from seqlab.attention.path import reflect, reflect_step_by_step
 from seqlab.attention.scores import dot_product_attention
 from seqlab.attention.softmax import project
 from seqlab.nn import matrix_recurrence
 from seqlab.nn.heads import repeat_heads
-from seqlab.nn.numerics import raised
+from seqlab.nn.mixture_of_experts import combined, expert, mixed
+from seqlab.nn.numerics import raised, running_sum
 from seqlab.nn.operation import Lowerings
 from seqlab.nn.scan import Carry, Step, scan_over_time
 from seqlab.recurrence.fused import FusedRecurrence, Weights
@@ -115,6 +117,17 @@ def _layer_node(
     return y.permute(2, 0, 1, 3).flatten(2), tuple(last)
 
 
+def expert_nodes(x: Tensor, chosen: Tensor, gates: Tensor, load: Tensor, *layers: Tensor) -> Tensor:
+    """A mixture of experts without loops. For a token a row, x (B, D), only the chosen experts' weights are gathered;
+    for x (B, T, D) all experts are computed, times 0 where they are not chosen."""
+    if x.dim() == 2:
+        outputs = expert(x[:, None, :, None], *(layer[chosen] for layer in layers)).squeeze(-1)  # (B, k, D)
+        return combined(outputs, gates).to(x.dtype)
+    of_all = gates.new_zeros(*x.shape[:-1], len(load)).scatter(-1, chosen, gates)  # (B, T, E)
+    outputs = expert(x.flatten(0, 1).mT, *layers)  # (E, D, B T)
+    return combined(outputs.permute(2, 0, 1), of_all.flatten(0, 1)).view_as(x).to(x.dtype)
+
+
 def one_product(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
     """Outputs of several linear layers on x (..., D), computed as one matrix product."""
     return torch.split(packed(x, layers), [layer.out_features for layer in layers], -1)
@@ -136,9 +149,12 @@ STANDARD: Lowerings = {
     complex_scan: complex_step_by_step,
     selective_scan: selective_step_by_step,
     stabilise: stabilise_step_by_step,
+    reflect: reflect_step_by_step,
     S4D.in_chunks: S4D.step_by_step,
+    mixed: expert_nodes,
     # onnxruntime's float32 exponentials and sines are less precise than PyTorch's.
     raised: Tensor.double,
+    running_sum: lambda x, dim: x.double().cumsum(dim).to(x.dtype),
 }
 
 QUANTIZED: Lowerings = {project: one_product}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from seqlab_export.runner.cases import Arrays, relative_errors, rms
 
 SAME = 1e-9
-"""Maximum difference of a model's step and forward in float64, relative to the RMS of the logits."""
+"""Maximum difference of a model's step and forward in float64, relative to the RMS of each output."""
 
 
 def errors_at_lengths(names: Sequence[str], texts: Sequence[Sequence[Arrays]], expected: Arrays) -> list[float]:
@@ -45,15 +45,17 @@ def largest(errors: Sequence[float], not_finite: str) -> float:
 
 
 def check_step(stepped: Arrays, expected: Arrays, case: str) -> None:
-    """Rejects a model whose step and forward differ in float64 by more than rounding. A budget based on PyTorch's own
-    error would hide the difference.
+    """Rejects a model whose step and forward differ in float64 by more than rounding, in the logits or in the state. A
+    budget based on PyTorch's own error would hide the difference.
 
     Raises:
         ValueError: the outputs differ by more than `SAME`.
     """
-    found = rms(relative_errors(stepped, expected, ["logits"]))
-    if not found <= SAME:
-        raise ValueError(f"this model's step and forward differ by {found:.1e} in float64 ({case}); they must agree")
+    for name in (name for name, array in expected.items() if array.size):
+        found = rms(relative_errors(stepped, expected, [name]))
+        if not found <= SAME:
+            told = f"differ by {found:.1e} in float64 ({case}, {name})"
+            raise ValueError(f"this model's step and forward {told}; they must agree")
 
 
 def _difference(some: NDArray[Any], exact: NDArray[Any]) -> NDArray[Any]:

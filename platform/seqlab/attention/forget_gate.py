@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqlab.attention.cache import Keys
 from seqlab.attention.parts import AttentionPart
 from seqlab.mixer import Cuts
-from seqlab.nn.numerics import at_least_float32, logsigmoid
+from seqlab.nn.numerics import at_least_float32, logsigmoid, running_sum
 
 
 class ForgetGate(AttentionPart):
@@ -40,7 +40,7 @@ class ForgetGate(AttentionPart):
 
     def bias(self, keys: Keys) -> Tensor:
         log_f = keys.entries["forget"]
-        total = at_least_float32(log_f).cumsum(dim=-2)  # (B, H, S, 1), up to and including each key
+        total = running_sum(at_least_float32(log_f), -2)  # (B, H, S, 1), up to and including each key
         own = keys.own[:, None, :, None].expand(*total.shape[:2], -1, 1)  # (B, H, T, 1)
         bias: Tensor = -(total.gather(-2, own) - total.mT).abs()  # (B, H, T, S)
         return bias.to(log_f.dtype)

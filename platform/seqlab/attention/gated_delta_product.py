@@ -14,7 +14,7 @@ from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
 from seqlab.nn.heads import head_width
 from seqlab.nn.init import log_uniform_steps, uniform_rates
-from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
+from seqlab.nn.matrix_recurrence import in_turn, recurrence_flops
 from seqlab.nn.norm import RMSNorm
 from seqlab.nn.updates import Updates
 
@@ -83,21 +83,8 @@ class GatedDeltaProduct(LinearFamily):
         log_decay = (-self.a_log.exp() * F.softplus(self.decay_proj(x) + self.dt_bias)).unsqueeze(-1)  # (B, T, H, 1)
         k = unit(torch.unflatten(k, -1, (self.writes, -1)))  # (B, T, H, N, K)
         v, beta = torch.unflatten(v, -1, (self.writes, -1)), beta.unsqueeze(-1)  # (B, T, H, N, V), (B, T, H, N, 1)
-        # Of the writes of a token, the first decays the matrix, and after the last one the query reads it.
-        q, log_decay = self._only(unit(q) * self.head_dim**-0.5, self.writes - 1), self._only(log_decay, 0)
-        updates = Updates(*(y.transpose(2, 3).flatten(1, 2) for y in (q, k, v, log_decay, beta)))  # (B, T N, H, ...)
-        s = state["s"]
-        if single:
-            for n in range(self.writes):
-                one = Updates(*(y[:, n : n + 1] for y in updates[:5] if y is not None))
-                o, s = matrix_recurrence(one, s, single=True)  # (B, 1, H, V), (B, H, K, V)
-        else:
-            real = None if real is None else real.repeat_interleave(self.writes, dim=1)  # (B, T N)
-            o, s = matrix_recurrence(updates, s, real)  # (B, T N, H, V), (B, H, K, V)
-            o = o[:, self.writes - 1 :: self.writes]  # (B, T, H, V)
+        q = (unit(q) * self.head_dim**-0.5).unsqueeze(3).expand_as(k)
+        o, s = in_turn(Updates(q, k, v, log_decay, beta), state["s"], real, single=single)  # o (B, T, H, N, V)
+        o = o[:, :, :, -1]  # (B, T, H, V), read after the last write
         heads = self.head_norm(o.to(x.dtype)) * F.silu(gate)
         return self.out_proj(heads.flatten(2)), conv_state | {"s": s}  # y (B, T, D)
-
-    def _only(self, x: Tensor, write: int) -> Tensor:
-        """x (B, T, H, ...) at one write, and 0 at the others: (B, T, H, N, ...)."""
-        return torch.stack([x if n == write else torch.zeros_like(x) for n in range(self.writes)], dim=3)

@@ -53,7 +53,7 @@ class KimiDeltaAttention(LinearFamily):
         )
         width = num_heads * head_dim
         self.beta_scale = 2.0 if negative_eigenvalues else 1.0
-        self.beta_proj = nn.Linear(d_model, num_heads, bias=False)
+        self.make_write(width)
         self.decay_down = nn.Linear(d_model, head_dim, bias=False)
         self.decay_up = nn.Linear(head_dim, width, bias=False)
         self.a_log = nn.Parameter(uniform_rates(num_heads).log())
@@ -63,16 +63,24 @@ class KimiDeltaAttention(LinearFamily):
         self.head_norm = RMSNorm(head_dim, eps=1e-5)
         self.out_proj = nn.Linear(width, d_model, bias=False)
 
+    def make_write(self, width: int) -> None:
+        """Makes the layers of `write`; `width` is H K."""
+        self.beta_proj = nn.Linear(self.d_model, self.num_heads, bias=False)
+
+    def write(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> Updates:
+        """Updates of x (B, T, D), from q, k, v and log_decay (B, T, H, K)."""
+        beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)  # (B, T, H, 1)
+        return Updates(q, k, v, log_decay, beta)
+
     def flops(self, new: int, seen: int) -> int:
         return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, triangular=True, writers=1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)  # (B, T, H, K) each
         q, k = unit(q), unit(k)
-        beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)  # (B, T, H, 1)
         step = F.softplus(self.decay_up(self.decay_down(x)) + self.dt_bias)  # (B, T, H K)
         step = torch.unflatten(step, -1, (self.num_heads, -1))  # (B, T, H, K)
-        updates = Updates(q * self.head_dim**-0.5, k, v, -self.a_log.exp().unsqueeze(-1) * step, beta)
+        updates = self.write(x, q * self.head_dim**-0.5, k, v, -self.a_log.exp().unsqueeze(-1) * step)
         o, s = matrix_recurrence(updates, state["s"], real, single=single)  # o (B, T, H, K), s (B, H, K, K)
         gate = self.gate_up(self.gate_down(x)).sigmoid()  # (B, T, H K)
         return self.out_proj(gate * self.head_norm(o.to(x.dtype)).flatten(2)), conv_state | {"s": s}  # y (B, T, D)

@@ -85,12 +85,18 @@ class Mamba2(RecurrentMixer):
         )
         step = F.softplus(dt + self.dt_bias).unsqueeze(-1)  # (B, T, H, 1)
         log_decay = step * -self.a_log.exp().unsqueeze(-1)  # (B, T, H, 1)
-        # o (B, T, H, P), s (B, H, N, P)
-        o, s = matrix_recurrence(Updates(q, step * k, v, log_decay), state["s"], real, single=single)
+        o, new_s = self.recur(x, Updates(q, step * k, v, log_decay), state, real, single=single)  # o (B, T, H, P)
         gated = (o + self.skip.unsqueeze(-1) * v).to(x.dtype).flatten(2) * F.silu(z)  # (B, T, H P)
         groups = torch.unflatten(gated, -1, (self.num_groups, -1))  # (B, T, G, H P / G)
         normed = F.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(2) * self.norm_weight  # (B, T, H P)
-        return self.out_proj(normed), {"conv": conv, "s": s}  # y (B, T, D)
+        return self.out_proj(normed), {"conv": conv} | new_s  # y (B, T, D)
+
+    def recur(
+        self, x: Tensor, updates: Updates, state: State, real: Tensor | None, *, single: bool
+    ) -> tuple[Tensor, State]:
+        """o (B, T, H, P) and the new `s` of the state, for x (B, T, D)."""
+        o, s = matrix_recurrence(updates, state["s"], real, single=single)
+        return o, {"s": s}
 
     def state_spec(self) -> StateSpec:
         return self.conv.entry, StateEntry("s", (self.num_heads, self.d_state, self.head_dim))

@@ -47,6 +47,10 @@ class AttentionPart(nn.Module, ABC):
         """Cache entries (B, ..., T, K) of x (B, T, D), by the names of `rows`."""
         return {}
 
+    def flops(self, new: int, seen: int, num_heads: int) -> int:
+        """FLOPs of the products in `bias` and `scores`; `new` and `seen` as in `Mixer.flops`."""
+        return 0
+
     def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Transforms queries (B, H, T, K) and keys (B, num_kv_heads, T, K) before they are rotated."""
         return q, k
@@ -55,7 +59,7 @@ class AttentionPart(nn.Module, ABC):
         """Term (B, H, T, S) that is added to the scores; None = no term."""
         return None
 
-    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def scores(self, scores: Tensor, keys: Keys, allowed: Tensor) -> Tensor:
         """Transforms scaled, unmasked scores (B, H, T, S); `allowed` (B or 1, 1, T, S) is the mask applied next."""
         return scores
 
@@ -99,7 +103,7 @@ class LogitSoftCap(AttentionPart):
             raise ValueError(f"the cap of LogitSoftCap must be positive, got {cap}")
         self.cap = cap
 
-    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def scores(self, scores: Tensor, keys: Keys, allowed: Tensor) -> Tensor:
         return self.cap * torch.tanh(scores / self.cap)
 
 
@@ -153,7 +157,7 @@ class TopK(AttentionPart):
             raise ValueError(f"the k of TopK must be at least 1, got {k}")
         self.k = k
 
-    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def scores(self, scores: Tensor, keys: Keys, allowed: Tensor) -> Tensor:
         masked = scores.masked_fill(~allowed, -torch.inf)
         # Padded by k columns, so that a row with fewer than k keys has a k-th score.
         # (B, H, T, S + k)

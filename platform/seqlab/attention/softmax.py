@@ -90,13 +90,14 @@ class Attention(SelfAttention):
         self.rows = self._rows()
 
     def flops(self, new: int, seen: int) -> int:
-        return self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
+        of_parts = sum(part.flops(new, seen, self.num_heads) for part in self.each_part())
+        return of_parts + self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
             self.check_causal()
         q, k, v = self.projected_heads(x, state, pad_mask)  # q (B, H, T, K), k and v (B, num_kv_heads, T, K)
-        keys = self._append(x, k, v, state, pad_mask)  # keys.entries (B, num_kv_heads, S, K)
+        keys = self._append(x, (q, k, v), state, pad_mask)  # keys.entries (B, num_kv_heads, S, K)
         if self.sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)  # (B, H, T, S)
             heads = weights @ repeat_heads(keys.entries["v"], q.shape[1])  # (B, H, T, K)
@@ -113,8 +114,8 @@ class Attention(SelfAttention):
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """Attention weights (B, H, T, S) of the queries of x (B, T, D). Rows sum to 1, or to less with a sink."""
-        q, k, v = self.projected_heads(x, state, pad_mask)
-        return self._weights(q, self._append(x, k, v, state, pad_mask))
+        heads = self.projected_heads(x, state, pad_mask)
+        return self._weights(heads[0], self._append(x, heads, state, pad_mask))
 
     def each_part(self) -> list[AttentionPart]:
         return list(self.parts)  # type: ignore[arg-type]
@@ -137,8 +138,11 @@ class Attention(SelfAttention):
             rows |= part.rows(self.num_heads)
         return rows
 
-    def _append(self, x: Tensor, k: Tensor, v: Tensor, state: State | None, pad_mask: Tensor | None) -> Keys:
-        new = {"k": k, "v": v}
+    def _append(
+        self, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], state: State | None, pad_mask: Tensor | None
+    ) -> Keys:
+        """Appends the keys and values of x (B, T, D), of which `projected_heads` are `heads`, to a state."""
+        new = {"k": heads[1], "v": heads[2]}
         for part in self.each_part():
             new |= part.cached(x, pad_mask)
         return self.append(x, new, state, pad_mask)
@@ -151,12 +155,16 @@ class Attention(SelfAttention):
         y: Tensor = self.out_proj(joined)  # (B, T, D)
         return y
 
+    def _scores(self, q: Tensor, keys: Keys) -> tuple[Tensor, Tensor]:
+        """Unmasked scores (B, H, T, S), and the mask (B or 1, 1, T, S)."""
+        return scores_of(q, keys.entries["k"], keys, self.scoring)
+
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """Attention weights (B, H, T, S), materialised."""
-        scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)  # (B, H, T, S), (B or 1, 1, T, S)
+        scores, allowed = self._scores(q, keys)
         for part in self.each_part():
             bias = part.bias(keys)
-            scores = part.scores(scores if bias is None else scores + bias, allowed)
+            scores = part.scores(scores if bias is None else scores + bias, keys, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
         sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
         # (B, H, T, 1) each: scores of a key without a value.

@@ -15,6 +15,8 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 
 from seqlab.nn import Block
+from seqlab.nn.mixture_of_experts import numbers
+from seqlab.nn.operation import lowered
 from seqlab.tasks.large_vocabulary import AT_ONCE
 
 LOGIT = 12
@@ -92,7 +94,8 @@ def _saved(block: Block, batch: int, seq_len: int) -> int:
 
     x = torch.empty(batch, seq_len, block.mixer.d_model, requires_grad=True)
     plain, half = torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16)
-    with catch_warnings(action="ignore"), plain, half, saved_tensors_hooks(keep, lambda saved: saved):
+    even = lowered({numbers: _evenly})
+    with catch_warnings(action="ignore"), plain, half, even, saved_tensors_hooks(keep, lambda saved: saved):
         try:
             block(x)
         except (NotImplementedError, RuntimeError) as error:
@@ -101,3 +104,8 @@ def _saved(block: Block, batch: int, seq_len: int) -> int:
                 f"the activations of {name} are unknown: it cannot run on tensors without memory"
             ) from error
     return sum(storage.nbytes() for storage in kept.values())
+
+
+def _evenly(load: Tensor, total: int) -> list[int]:
+    """Loads of experts among which `total` tokens are divided evenly."""
+    return [(total + place) // len(load) for place in range(len(load))]

@@ -12,13 +12,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seqlab.mixer import Mixer
 from seqlab.models.kind import kind_of
+from seqlab.nn.lora import merge
+from seqlab.nn.mixture_of_experts import MixtureOfExperts
 
 
 def forward_flops(model: nn.Module, seq_len: int) -> int:
     """FLOPs of the forward pass over one sequence of `seq_len` tokens, or over a source and a target of that length.
 
     A mixer that declares no FLOPs is measured by `FlopCounterMode` on the meta device. For other third-party modules,
-    linear, convolutional and recurrent layers are counted.
+    linear, convolutional and recurrent layers are counted. LoRA's products B A, once a pass and not a token, are not.
 
     Raises:
         ValueError: the model is not seqlab's, or such a mixer cannot run on the meta device.
@@ -67,6 +69,8 @@ def _own(part: Any, new: int, seen: int) -> int | None:
     match part:
         case Mixer():  # a third-party subclass may differ from its base class
             return part.flops(new, seen) if _is_ours(part) or "flops" in vars(type(part)) else None
+        case MixtureOfExperts():  # those that a token chooses
+            return 2 * new * part.top_k * part.expert_size
         case nn.Linear() | nn.Conv1d():
             return 2 * new * part.weight.numel()
         case nn.RNNBase() | nn.RNNCellBase():
@@ -88,7 +92,7 @@ def _measured(mixer: Any, new: int, seen: int) -> int:
     """Measured FLOPs of a mixer that declares none."""
     counter = FlopCounterMode(display=False)
     try:
-        mixer = deepcopy(mixer).to("meta").eval()
+        merge(mixer := deepcopy(mixer).to("meta").eval())
         dtype = next((weight.dtype for weight in mixer.parameters()), torch.float32)
         x = torch.empty(1, seen, mixer.d_model, dtype=dtype, device="meta")
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):

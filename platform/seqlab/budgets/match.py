@@ -17,10 +17,17 @@ from seqlab.budgets.estimate import BYTES
 from seqlab.budgets.flops import training_flops
 from seqlab.config.configs import build_data, build_task, told_by
 from seqlab.config.options import Budget
+from seqlab.nn.mixture_of_experts import num_active_params
 
 WITHIN = 0.02
 LARGEST = 1 << 24
-UNITS = {"params": "parameters", "flops": "FLOPs a token", "state": "bytes of state", "seconds": "seconds a step"}
+UNITS = {
+    "params": "parameters",
+    "active_params": "active parameters",
+    "flops": "FLOPs a token",
+    "state": "bytes of state",
+    "seconds": "seconds a step",
+}
 
 
 class CostEstimate(NamedTuple):
@@ -60,8 +67,8 @@ def match(
 
     Args:
         config: resolved nested config of plain values. Its data module is built, since it determines the model's sizes.
-        budget: parameters; training FLOPs per token or bytes of decoding state, both at the training length; or
-            seconds per step.
+        budget: parameters, all of them or those that a token uses; training FLOPs per token or bytes of decoding
+            state, both at the training length; or seconds per step.
         to: target value of the budget in its unit, above 0.
         by: name of the number, or the end of its dotted name; the outermost match in the model is used.
         measure: returns the seconds per step of a task and its data module.
@@ -113,7 +120,9 @@ def said(matched: Matched, budget: Budget, to: float) -> str:
     costs = {name: f"{_written(cost)} {UNITS[name]}" for name, cost in matched.costs.items()}
     off = f"{matched.costs[budget] / to - 1:+.1%} of {_written(to)}"
     noise = f", measured to ±{matched.spread:.1%}" if matched.spread else ""
-    others = ", ".join(text for name, text in costs.items() if name != budget)
+    dense = matched.costs["active_params"] == matched.costs["params"]
+    unmatched = costs.keys() - {budget, "active_params" if dense else budget}
+    others = ", ".join(text for name, text in costs.items() if name in unmatched)
     changed = f"{matched.path[-1]} {matched.number} (was {matched.before})"
     return f"matched {costs[budget]} ({off}{noise}) by {changed}; not matched: {others}"
 
@@ -124,6 +133,7 @@ def _written(cost: float) -> str:
 
 def _costs(task: nn.Module, seq_len: int | None) -> Iterator[tuple[str, float]]:
     yield "params", sum(parameter.numel() for parameter in task.parameters())
+    yield "active_params", num_active_params(task)
     model: Any = task.model
     if seq_len is None:
         return

@@ -20,6 +20,7 @@ from seqlab.budgets.devices import peak_of
 from seqlab.callbacks.crash_report import spoken
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.stopping import StoppedError
+from seqlab.nn.mixture_of_experts import num_active_params
 from seqlab.parallel import data_parallel
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import block_tags, config_hash, flatten, to_yaml
@@ -201,6 +202,8 @@ def _logged_step(trainer: L.Trainer) -> int:
 
 def _sizes(pl_module: L.LightningModule, datamodule: Any) -> dict[str, float]:
     sizes = {"num_params": float(sum(parameter.numel() for parameter in pl_module.parameters()))}
+    if (active := num_active_params(pl_module)) != sizes["num_params"]:
+        sizes["num_active_params"] = float(active)
     model, seq_len = getattr(pl_module, "model", None), getattr(datamodule, "seq_len", None)
     if model is None or seq_len is None:
         return sizes

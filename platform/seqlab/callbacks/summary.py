@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from seqlab.attention.patterns import Causal
 from seqlab.mixer import Mixer
 from seqlab.nn.feed_forward import FeedForward
+from seqlab.nn.mixture_of_experts import num_active_params
 from seqlab.nn.norm import Norm
 from seqlab.positions.base import PositionalEncoding
 
@@ -62,7 +63,8 @@ def model_table(model: nn.Module, seq_len: int) -> Table:
         table.add_row(_range(names), description, f"{count}{parameters:,}", f"{count}{state:,}" if state else "")
     total = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    note = "" if trained == total else f"{trained:,} of the parameters are trained"
+    counts = {"are trained": trained, "are used by each token": num_active_params(model)}
+    note = "; ".join(f"{count:,} of the parameters {what}" for what, count in counts.items() if count != total)
     table.add_row("total", note, f"{total:,}", f"{sum(state for *_, state in parts):,}", style="bold")
     return table
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -30,6 +31,7 @@ from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.resume_consistency import ResumeConsistency
 from seqlab.callbacks.speed import Speed
 from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
+from seqlab.cli.adapted import check_lora
 from seqlab.cli.continued import check_findable, only_unfinished, say_finished
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_parts import check_restores, kept
@@ -48,8 +50,10 @@ from seqlab.config.options import (
 )
 from seqlab.config.parser import Parser
 from seqlab.config.stored_config import check_opens, check_reads_back, without_watchers
+from seqlab.nn.lora import adapt
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
+from seqlab.tasks import Distillation
 from seqlab.tasks.task import check_told
 from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
@@ -125,6 +129,8 @@ class SeqlabCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         options = self.config[self.verb]
         tell_whole_numbers(options)
+        if self.verb == "fit":
+            self._find_teacher(options)
         self._dump_config()
         self.left = what_is_left(self.verb, self.config_dump)
         if self.verb == "fit":
@@ -138,6 +144,12 @@ class SeqlabCLI(LightningCLI):
             self._find_checkpoint(options)
         self._find_tokenizer(options)
 
+    def _find_teacher(self, options: Any) -> None:
+        """Replaces the teacher of a distillation by the id of its run, which stays unique when the name does not."""
+        if issubclass(resolve_name(options.model.class_path), Distillation):
+            given = options.model.init_args
+            given.teacher = given.teacher if os.path.isfile(given.teacher) else find_run(given.teacher).id
+
     def _find_checkpoint(self, options: Any) -> None:
         """Replaces a run named by `--ckpt_path` by the path of its checkpoint."""
         if self.verb == "fit" and options.ckpt_path == "last":
@@ -149,11 +161,13 @@ class SeqlabCLI(LightningCLI):
         options.ckpt_path = str(checkpoint)
 
     def _find_tokenizer(self, options: Any) -> None:
-        """Sets the path of a stored tokenizer, if missing, from the run that the fit continues or starts from."""
+        """Sets the path of a stored tokenizer, if missing, from the run that the fit continues, starts from or learns
+        from."""
         if "data" not in options or "tokenizer" not in options.data.get("init_args", {}):
             return
         checkpoint = options.ckpt_path
-        for run in (options.get("init_from"), options.get("encoder_from")) if checkpoint is None else ():
+        runs = [options.get(name) for name in ("init_from", "encoder_from", "model.init_args.teacher")]
+        for run in runs if checkpoint is None else ():
             checkpoint = checkpoint or (run and find_run(run).checkpoint)
         if checkpoint:
             give_path(options.data.init_args.tokenizer, Path(checkpoint))
@@ -236,6 +250,10 @@ class SeqlabCLI(LightningCLI):
             if subcommand != "fit":
                 untrained = f"seqlab {subcommand}: the model is untrained; give a RUN or --ckpt_path"
                 rank_zero_only(print)(untrained, file=sys.stderr)
+        if (lora := self.config_init[subcommand].lora) is not None:
+            check_lora(self.config[subcommand], self.trainer.strategy)
+            if subcommand != "fit":
+                adapt(self.model, lora)
         with saying_what_is_wrong(self.config[subcommand].ckpt_path):
             super()._run_subcommand(subcommand)
 
@@ -249,15 +267,17 @@ class SeqlabCLI(LightningCLI):
                 check_layout(stored, self.trainer)
         if options.mup:
             scale_by_width(self.model, self.datamodule, self.config_dump, options.mup)
-        if options.init_from is not None:
+        # Not when resuming: a checkpoint has all weights, and the run or the file may no longer exist.
+        if options.init_from is not None and options.ckpt_path is None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:
             begin_encoder_with(self.model, options.encoder_from, freeze=options.freeze_encoder)
-        # Not when resuming: a checkpoint has all weights, and the file may no longer exist.
         if options.word_vectors is not None and options.ckpt_path is None:
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
+        if options.lora is not None:
+            adapt(self.model, self.config_init["fit"].lora)
         self._find(options.ckpt_path)
         if options.checkpoint_activations:
             forget_activations(self.model.model)

@@ -20,6 +20,7 @@ import yaml
 from jsonargparse import _paths, _typehints, get_loader, set_dumper, set_loader
 from jsonargparse.typing import register_type, timedelta_deserializer
 
+from seqlab.config.lora import Lora
 from seqlab.config.parser import Parser
 from seqlab.files.plain_values import read_yaml
 from seqlab.files.regular_file import check_regular
@@ -27,6 +28,7 @@ from seqlab.files.regular_file import check_regular
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
     "seqlab.attention",
+    "seqlab.config.lora",
     "seqlab.models",
     "seqlab.nn",
     "seqlab.optim",
@@ -277,8 +279,13 @@ def build_task(config: dict[str, Any], told: dict[str, int]) -> Any:
     """
     import lightning as L
 
-    task = as_trained(config["model"])
-    return _instantiate(L.LightningModule, "model", {**task, "init_args": task.get("init_args", {}) | told})
+    from seqlab.nn.lora import adapt
+
+    model = as_trained(config["model"])
+    task = _instantiate(L.LightningModule, "model", {**model, "init_args": model.get("init_args", {}) | told})
+    if config.get("lora") is not None:
+        adapt(task, Lora(**config["lora"]))
+    return task
 
 
 def told_by(data: Any) -> dict[str, int]:

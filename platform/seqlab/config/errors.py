@@ -50,7 +50,7 @@ def sentence(error: BaseException) -> str:
         return f"{_join(where, option)} is not an option; {instead(option, _options(chain, option))}"
     if match := _MISSING.match(message):
         missing = " and ".join(name.rpartition(".")[2] for name in match[1].split(", "))
-        if where.startswith("trainer."):
+        if where:
             return f"{where} lacks {missing}"
         return f"no {missing}: --config NAME|PATH gives them, and seqlab configs lists the names"
     if (match := _NOT_A_CLASS.search(message)) and keys:

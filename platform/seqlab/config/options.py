@@ -7,11 +7,13 @@ from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from seqlab.config.lora import Lora
+
 if TYPE_CHECKING:
     import lightning as L
 
 
-Budget = Literal["params", "flops", "state", "seconds"]
+Budget = Literal["params", "active_params", "flops", "state", "seconds"]
 
 
 class FitOption(NamedTuple):
@@ -33,6 +35,7 @@ OPTIONS = (
     FitOption("to", float | None, None, "Target value of the --match budget."),
     FitOption("match_by", str, "d_model", "Model option that is solved for."),
     FitOption("mup", bool | int, False, "muP from this base width; true = 64."),
+    FitOption("lora", Lora | None, None, "Low-rank updates; see --lora.help."),
     FitOption("compile", bool, False, "Apply torch.compile to the inner model."),
     FitOption("tp", int | None, None, "Tensor-parallel ranks (tp, fsdp2+tp)."),
     FitOption("skip_spikes", float | None, None, "Skip steps above X times the median gradient."),

@@ -35,6 +35,9 @@ EVALUATES = ("accelerator", "devices", "precision", "callbacks")
 PARTS = {"data": "LightningDataModule", "model": "LightningModule"}
 """Base class of each part of a config that is chosen by its class."""
 
+ONLY = {"lora": "Lora"}
+"""Options whose value has one class, with this class."""
+
 BUILT = json.loads(Path(__file__).with_name("help.json").read_text(encoding="utf-8"))
 CLASSES: dict[str, Any] = BUILT["classes"]
 ACCEPTED: dict[str, list[str]] = BUILT["accepted"]
@@ -46,9 +49,9 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
     for place, arg in enumerate(args):
         key, _, name = arg.removeprefix("--").partition("=")
         if key.endswith(".help"):
-            following = args[place + 1 : place + 2]
-            name = name or ("" if not following or following[0].startswith("-") else following[0])
-            _show_class(key.removesuffix(".help"), name.rpartition(".")[2], config)
+            key, following = key.removesuffix(".help"), args[place + 1 : place + 2]
+            given = "" if not following or following[0].startswith("-") else following[0]
+            _show_class(key, (name or ONLY.get(key) or given).rpartition(".")[2], config)
             return
     fits = verb == "fit"
     usage = "--config NAME|PATH" if fits else "RUN"

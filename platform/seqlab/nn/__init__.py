@@ -3,6 +3,7 @@
 from seqlab.nn.block import Block
 from seqlab.nn.embedding import ScaledEmbedding, TypedEmbedding
 from seqlab.nn.feed_forward import GELU, FeedForward, NoFeedForward, ReLU, SquaredReLU, SwiGLU
+from seqlab.nn.mixture_of_experts import MixtureOfExperts
 from seqlab.nn.norm import LayerNorm, Norm, RMSNorm
 from seqlab.nn.residual import LayerScale, NoResidual, Residual, Sum
 from seqlab.nn.stack import MixerFactory, Stack
@@ -14,6 +15,7 @@ __all__ = [
     "LayerNorm",
     "LayerScale",
     "MixerFactory",
+    "MixtureOfExperts",
     "NoFeedForward",
     "NoResidual",
     "Norm",

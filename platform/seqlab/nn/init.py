@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.nn.embedding import ScaledEmbedding
+from seqlab.nn.mixture_of_experts import StackedLinear
 
 
 def init_gpt2(model: nn.Module, num_layers: int) -> None:
@@ -16,7 +17,7 @@ def init_gpt2(model: nn.Module, num_layers: int) -> None:
     `ScaledEmbedding` is initialised as in `init_transformer`. Recurrent cells keep PyTorch's initialisation.
     """
     for name, module in model.named_modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
+        if isinstance(module, nn.Linear | nn.Embedding | StackedLinear):
             writes_residual = name.endswith(("out_proj", "down_proj"))
             std = 0.02 / math.sqrt(2 * num_layers) if writes_residual else 0.02
             if isinstance(module, ScaledEmbedding):
@@ -37,6 +38,9 @@ def init_transformer(model: nn.Module) -> None:
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+        if isinstance(module, StackedLinear):
+            for weight in module.weight:
+                nn.init.xavier_uniform_(weight)
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.02 if module in unscaled else module.embedding_dim**-0.5)
 

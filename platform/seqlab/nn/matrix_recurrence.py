@@ -61,6 +61,32 @@ def matrix_recurrence(
     return o, matrix.to(state.dtype)
 
 
+def in_turn(updates: Updates, state: Tensor, real: Tensor | None, *, single: bool) -> tuple[Tensor, Tensor]:
+    """Runs the recurrence over W writes a token, of which the first decays the matrix and each is followed by a read.
+
+    Args:
+        updates: tensors (B, T, H, W, ...), and log_decay (B, T, H, K) or (B, T, H, 1).
+        state, real, single: as in `matrix_recurrence`.
+
+    Returns:
+        o (B, T, H, W, V) and the last matrix.
+    """
+    writes = updates.k.shape[3]
+    updates = updates._replace(log_decay=F.pad(updates.log_decay.unsqueeze(3), (0, 0, 0, writes - 1)))
+    flat = updates.each(lambda x: x.transpose(2, 3).flatten(1, 2))  # (B, T W, H, ...) each
+    if single:
+        outputs = []
+        for n in range(writes):
+            one = Updates(*(None if x is None else x[:, n : n + 1] for x in flat))  # type: ignore[arg-type]
+            o, state = matrix_recurrence(one, state, single=True)
+            outputs.append(o)
+        o = torch.cat(outputs, dim=1)
+    else:
+        real = None if real is None else real.repeat_interleave(writes, dim=1)  # (B, T W)
+        o, state = matrix_recurrence(flat, state, real)
+    return torch.unflatten(o, 1, (-1, writes)).transpose(2, 3), state
+
+
 @operation
 def one_step(updates: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
     """o (B, 1, H, V) and the next matrix, of one token."""

@@ -30,12 +30,18 @@ def raised(x: Tensor) -> Tensor:
     return x
 
 
+@operation
+def running_sum(x: Tensor, dim: int) -> Tensor:
+    """Cumulative sum, which PyTorch computes in float64 on the CPU: a runtime must do the same."""
+    return x.cumsum(dim)
+
+
 def at_least_float32(x: Tensor) -> Tensor:
     """x in at least float32; float64 stays float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Disables autocast inside a recurrence, in which a rounding error would affect all later steps."""
+    """Disables autocast where a rounding error has larger effects, e.g. on all later steps of a recurrence."""
     mixed = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)  # no autocast on meta
     return torch.autocast(x.device.type, enabled=False) if mixed else nullcontext()

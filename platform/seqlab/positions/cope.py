@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.nn.heads import repeat_heads
+from seqlab.nn.numerics import running_sum
 from seqlab.positions.base import PositionalEncoding
 
 
@@ -64,6 +65,6 @@ class CoPE(PositionalEncoding):
         scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1)  # (B, H, T, S)
         gates = scores.to(torch.promote_types(q.dtype, torch.float32)).sigmoid().masked_fill(~allowed, 0.0)
         distance = q_positions[:, None, :, None] - k_positions[:, None, None, :]  # (B or 1, 1, T, S)
-        up_to_query = gates.masked_fill(distance < 0, 0.0).flip(-1).cumsum(dim=-1).flip(-1)
-        from_query = gates.masked_fill(distance > 0, 0.0).cumsum(dim=-1)
+        up_to_query = running_sum(gates.masked_fill(distance < 0, 0.0).flip(-1), -1).flip(-1)
+        from_query = running_sum(gates.masked_fill(distance > 0, 0.0), -1)
         return torch.where(distance < 0, from_query, up_to_query)

@@ -29,12 +29,15 @@ class Logits:
 
     Args:
         read: runs the model and returns its outputs; called with `features=True`, or with no arguments.
+
+    Attributes:
+        said: the model's outputs, (..., D) or (..., V).
     """
 
     def __init__(self, model: Any, read: Callable[..., Tensor]) -> None:
         self.model = model
         self.by_rows = hasattr(model, "output")
-        self._said = read(features=True) if self.by_rows else read()
+        self.said = read(features=True) if self.by_rows else read()
 
     def summed_nats(self, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of the targets (...) that are not `IGNORE`, and their number, both (). The options are
@@ -45,24 +48,31 @@ class Logits:
         def loss(said: Tensor, its: Tensor) -> Tensor:
             if divided is not None:
                 return divided_nats(divided(said), its, label_smoothing, z_loss).sum()
-            return summed_nats(self._logits(said), its, label_smoothing, z_loss)[0]
+            return summed_nats(self.logits(said), its, label_smoothing, z_loss)[0]
 
-        chunks = list(self._chunks(targets))
+        return self.summed(loss, targets), (targets != IGNORE).sum()
+
+    def summed(self, loss: Callable[..., Tensor], *beside: Tensor) -> Tensor:
+        """Sum () of a loss over chunks.
+
+        Args:
+            loss: called with a chunk of `said` and of each tensor beside it; returns its sum, ().
+            beside: tensors (...) or (..., D) with a row for each row of `said`.
+        """
+        chunks = list(self._chunks(*beside))
         if len(chunks) == 1 or not torch.is_grad_enabled():
-            nats = _added(loss, chunks)
-        elif _in_float16(targets.device.type):
+            return _added(loss, chunks)
+        if _in_float16(self.said.device.type):
             # The loss scale, which keeps gradients from underflowing, is known only in the backward pass.
-            nats = _added(partial(checkpoint, loss, use_reentrant=False, preserve_rng_state=False), chunks)
-        else:
-            weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-            nats = _with_gradients(loss, self._said.flatten(0, -2), chunks, weights)
-        return nats, (targets != IGNORE).sum()
+            return _added(partial(checkpoint, loss, use_reentrant=False, preserve_rng_state=False), chunks)
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        return _with_gradients(loss, self.said.flatten(0, -2), chunks, weights)
 
     def nats_and_best(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Nats of each target (...), 0 where it is `IGNORE`, and the likeliest token at each position: (...) both."""
         nats, best = [], []
         for some, its in self._chunks(targets):
-            logits = self._logits(some).flatten(0, -2)
+            logits = self.logits(some).flatten(0, -2)
             nats.append(F.cross_entropy(logits, its.flatten(), ignore_index=IGNORE, reduction="none"))
             best.append(logits.argmax(dim=-1))
         return torch.cat(nats).view(targets.shape), torch.cat(best).view(targets.shape)
@@ -72,38 +82,38 @@ class Logits:
         nats, _ = self.nats_and_best(targets)
         return nats[targets != IGNORE]
 
-    def _chunks(self, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields outputs with their targets: both unchanged if they fit in one chunk, else rows (N, D) and (N,)."""
-        rows = max(1, AT_ONCE // self.model.vocab_size) if self.by_rows else targets.numel()
-        if rows >= targets.numel():
-            yield self._said, targets
-        else:
-            yield from zip(
-                torch.split(self._said.flatten(0, -2), rows), torch.split(targets.flatten(), rows), strict=True
-            )
-
-    def _logits(self, said: Tensor) -> Tensor:
-        """Logits in at least float32."""
+    def logits(self, said: Tensor) -> Tensor:
+        """Logits (..., V) of a chunk of `said`, in at least float32."""
         return at_least_float32(self.model.output(said) if self.by_rows else said)
+
+    def _chunks(self, *beside: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Yields outputs with the tensors beside them: all unchanged if they fit in one chunk, else rows of each."""
+        number = self.said.shape[:-1].numel()
+        rows = max(1, AT_ONCE // self.model.vocab_size) if self.by_rows else number
+        if rows >= number:
+            yield self.said, *beside
+        else:
+            flat = (one.flatten(0, self.said.dim() - 2) for one in (self.said, *beside))
+            yield from zip(*(torch.split(one, rows) for one in flat), strict=True)
 
 
 def _in_float16(device: str) -> bool:
     return torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
 
 
-def _added(loss: Callable[[Tensor, Tensor], Tensor], chunks: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Sum () of a loss over chunks of outputs and targets."""
-    return torch.stack([loss(said, its) for said, its in chunks]).sum()
+def _added(loss: Callable[..., Tensor], chunks: list[tuple[Tensor, ...]]) -> Tensor:
+    """Sum () of a loss over chunks."""
+    return torch.stack([loss(*chunk) for chunk in chunks]).sum()
 
 
 def _with_gradients(
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Callable[..., Tensor],
     features: Tensor,
-    chunks: list[tuple[Tensor, Tensor]],
+    chunks: list[tuple[Tensor, ...]],
     weights: list[nn.Parameter],
 ) -> Tensor:
-    """Sum () of a loss over chunks of features (N, D) and targets. Each chunk's gradients are computed while its
-    logits are in memory, so that no logits are recomputed.
+    """Sum () of a loss over chunks of features (N, D) and what is beside them. Each chunk's gradients are computed
+    while its logits are in memory, so that no logits are recomputed.
 
     Args:
         weights: parameters of the output layer; parameters that the loss does not use are ignored.
@@ -111,9 +121,9 @@ def _with_gradients(
     summed = features.new_zeros((), dtype=torch.float64)
     by_rows: list[Tensor] = []
     by_weight: list[Tensor] = []
-    for said, its in chunks:
+    for said, *its in chunks:
         said = said.detach().requires_grad_()
-        nats = loss(said, its)
+        nats = loss(said, *its)
         summed += nats.detach()
         of_rows, *of_weights = torch.autograd.grad(nats, (said, *weights), allow_unused=True)
         if not by_rows:

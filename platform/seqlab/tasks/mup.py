@@ -14,6 +14,7 @@ from seqlab.attention.memory import MemoryMixer
 from seqlab.attention.scores import SelfAttention
 from seqlab.models import MaskedLM
 from seqlab.nn import ScaledEmbedding, Stack
+from seqlab.nn.mixture_of_experts import StackedLinear
 from seqlab.nn.norm import HeadNorm
 from seqlab.optim import Lion, ScaledGroups
 from seqlab.optim.groups import is_matrix
@@ -63,8 +64,10 @@ def scale_weights(model: nn.Module, base: nn.Module) -> dict[str, float]:
 
 def _factors(module: nn.Module, name: str, weight: nn.Parameter, narrow: Tensor) -> tuple[float, float]:
     """Factors on the root mean square and on the learning rate that a parameter has at the base width. The second
-    dimension of a matrix is its fan-in."""
+    dimension of a matrix is its fan-in; experts are matrices of their own."""
     growth = [wide / small for wide, small in zip(weight.shape, narrow.shape, strict=True)]
+    if isinstance(module, StackedLinear):
+        growth = growth[1:]
     if len(growth) < 2 or growth[1] == 1 or isinstance(module, HeadNorm):
         return 1.0, 1.0
     fan_in = growth.pop(1)

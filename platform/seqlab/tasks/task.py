@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from seqlab.batch import IGNORE
+from seqlab.nn.mixture_of_experts import balance
 from seqlab.optim import (
     AdamW,
     Cosine,
@@ -178,6 +179,11 @@ class Task(L.LightningModule):
         else:
             self.log("train/grad_norm", clip_by_norm(weights, gradient_clip_val))
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        largest = balance(self.model, data_parallel(self.trainer).sum)
+        if largest is not None:
+            self.log("train/expert_load_max", largest)
+
     def on_validation_epoch_start(self) -> None:
         self._begin("val")
 
@@ -297,10 +303,14 @@ def summed_nats(
     # (..., V) to (N, V) and (...) to (N,)
     logits, flat = logits.flatten(0, -2), targets.flatten()
     nats = F.cross_entropy(logits, flat, ignore_index=IGNORE, label_smoothing=label_smoothing, reduction="sum")
-    counted = targets != IGNORE
     if z_loss:
-        nats = nats + z_loss * (logits.logsumexp(1).square() * counted.flatten()).sum()
-    return nats, counted.sum()
+        nats = nats + z_loss * squared_log_z(logits, flat)
+    return nats, (targets != IGNORE).sum()
+
+
+def squared_log_z(logits: Tensor, targets: Tensor) -> Tensor:
+    """Sum () of log^2 Z, Z the softmax normaliser of logits (..., V), over the targets (...) that are not `IGNORE`."""
+    return (logits.logsumexp(-1).square() * (targets != IGNORE)).sum()
 
 
 def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

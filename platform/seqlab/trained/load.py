@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from torch import Tensor
 
 from seqlab.checkpoints.checksummed_file import load_checksummed
 from seqlab.checkpoints.io import read_checkpoint
 from seqlab.config.configs import LINKS, as_trained, build
 from seqlab.config.errors import sentence
+from seqlab.config.lora import Lora
 from seqlab.config.trust import check_trust, only_trusted
 from seqlab.files.plain_values import check_count
+from seqlab.nn.lora import merged
 from seqlab.tracking.runs import find_run
 from seqlab.trained.same_vocabulary import give_path
 from seqlab.trained.stored_model import check_fits, weights_of
@@ -122,6 +125,21 @@ def count_weights(run: str) -> int:
     with _saying(path):
         weights = weights_of(checkpoint)
         return sum(weight.numel() for name, weight in weights.items() if name.startswith("model."))
+
+
+def merged_weights(path: Path) -> dict[str, Tensor]:
+    """Weights of the task of a checkpoint by name, of which LoRA's updates are a part.
+
+    Raises:
+        ValueError: the checkpoint cannot be read.
+    """
+    checkpoint = read_checkpoint(path)
+    with _saying(path):
+        weights = weights_of(checkpoint)
+        match checkpoint:
+            case {"seqlab": {"config": {"lora": dict(lora)}}}:
+                return merged(weights, Lora(**lora))
+        return weights
 
 
 def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:

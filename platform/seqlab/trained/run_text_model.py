@@ -13,6 +13,7 @@ from seqlab.decoding import TextCodec, WrittenIds
 from seqlab.decoding.text_model import Generator, TextClassifier, TextModel, TextTagger, Translator, not_of_texts
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models.kind import kind_of
+from seqlab.nn.lora import merge
 from seqlab.trained.load import load_run
 
 
@@ -26,6 +27,7 @@ def open_text_model(run: str, *, trust: Sequence[str] = ()) -> TextModel:
         ValueError: as `load_run`, or the run's model does not read texts, or neither generates nor classifies.
     """
     loaded = load_run(run, trust=trust)
+    merge(loaded.model)  # else each step would compute every update again
     model, tokenizer, kind = loaded.model, loaded.tokenizer, kind_of(loaded.model)
     if kind is not None and kind.reads == "prompts":
         codec = TextCodec("prompts", tokenizer or WrittenIds(model.vocab_size), stop_ids=loaded.stop_ids)

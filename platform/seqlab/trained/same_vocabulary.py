@@ -18,6 +18,16 @@ def check_vocabulary(stored: Mapping[str, Any], datamodule: Any) -> None:
     Raises:
         ValueError: a vocabulary, the labels or a size used to build the model has changed; the message says how.
     """
+    if changed := change_of(stored, datamodule):
+        raise ValueError(
+            f"the data have changed since the checkpoint: {changed}; continue with the data of the checkpoint, or "
+            "start a new fit"
+        )
+
+
+def change_of(stored: Mapping[str, Any], datamodule: Any) -> str:
+    """First difference between the data described in a `seqlab` entry and those of a data module; empty = none.
+    Entries that are missing are not compared."""
     from seqlab_data.tokenizers import tokenizer_from_dict
 
     changed = ""
@@ -32,11 +42,7 @@ def check_vocabulary(stored: Mapping[str, Any], datamodule: Any) -> None:
         then, now = stored.get("told", {}).get(name), getattr(datamodule, name, None)
         if name in stored.get("told", {}) and then != now:
             changed = changed or f"{name} was {then} and is {now}"
-    if changed:
-        raise ValueError(
-            f"the data have changed since the checkpoint: {changed}; continue with the data of the checkpoint, or "
-            "start a new fit"
-        )
+    return changed
 
 
 def with_stored_tokenizers(config: dict[str, Any], stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from seqlab.checkpoints.io import read_checkpoint
 from seqlab.tracking.runs import find_run
-from seqlab.trained.stored_model import check_same, weights_of
+from seqlab.trained.load import merged_weights
+from seqlab.trained.stored_model import check_same
 
 EMBEDDING = "embedding.weight"
 
@@ -55,7 +55,7 @@ def _weights(option: str, run: str) -> dict[str, Tensor]:
     checkpoint = find_run(run).checkpoint
     if checkpoint is None:
         raise ValueError(f"{option} {run}: the run has no checkpoint")
-    return weights_of(read_checkpoint(checkpoint))
+    return merged_weights(checkpoint)
 
 
 def _load(option: str, run: str, module: torch.nn.Module, weights: dict[str, Tensor]) -> None:
