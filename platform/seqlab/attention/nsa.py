@@ -5,13 +5,15 @@ B batch, T query length, S key length, D d_model, H heads, G key-value heads, N 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys
 from seqlab.attention.parts import TIE
 from seqlab.attention.softmax import Attention
-from seqlab.mixer import State
+from seqlab.mixer import Cuts, State
 from seqlab.nn.heads import repeat_heads
 
 
@@ -35,6 +37,8 @@ class NativeSparseAttention(Attention):
     Raises:
         ValueError: `block`, k or `window` is below 1.
     """
+
+    cuts: ClassVar[Cuts] = {}
 
     def __init__(
         self,
@@ -65,11 +69,6 @@ class NativeSparseAttention(Attention):
         )
         self.block, self.k, self.window = block, k, window
         self.gate_proj = nn.Linear(d_model, 3 * num_heads)
-
-    def cut(self, ranks: int) -> None:
-        raise ValueError(
-            "the gates of NativeSparseAttention cannot be sharded by heads; train with ddp or fsdp2 instead"
-        )
 
     def sees_scores(self) -> bool:
         return True

@@ -101,7 +101,9 @@ class PaTHAttention(Attention):
         with without_autocast(x):
             q_wide, k_wide, w, beta = (at_least_float32(y) for y in (q, k, w, beta))
             own = keys.own.expand(x.shape[0], -1)  # (B, T)
-            scores, reflected = reflect(q_wide, k_wide, w, beta, own)  # (B, H, T, S), (B, G, S, K)
+            once = isinstance(x.shape[1], int) and x.shape[1] == 1
+            # scores (B, H, T, S), reflected (B, G, S, K)
+            scores, reflected = (reflect_once if once else reflect)(q_wide, k_wide, w, beta, own)
         entries = keys.entries | {"scores": scores.to(q.dtype)}
         return keys._replace(entries=entries, state={"conv": conv} | keys.state | {"k": reflected.to(k.dtype)})
 
@@ -134,13 +136,24 @@ def reflect(q: Tensor, k: Tensor, w: Tensor, beta: Tensor, own: Tensor) -> tuple
         beta: (B, G, T, 1); 0 at padding.
         own: (B, T), place of each token among the keys; it reflects those before it.
     """
-    places = torch.arange(k.shape[-2], device=k.device)  # (S,)
-    earlier = (places < own.unsqueeze(-1)).unsqueeze(1)  # (B, 1, T, S)
-    found = (beta * (w @ k.mT)).masked_fill(~earlier, 0.0)  # (B, G, T, S)
+    found = _found(k, w, beta, own)  # (B, G, T, S)
     overlap = (beta * (w @ w.mT)).tril(-1)  # (B, G, T, T)
     taken = torch.linalg.solve_triangular(overlap, found, upper=False, unitriangular=True)  # (B, G, T, S)
     k_all, w_all, taken_all = (repeat_heads(y, q.shape[1]) for y in (k, w, taken))  # (B, H, ...) each
     return q @ k_all.mT - (q @ w_all.mT).tril() @ taken_all, k - taken.mT @ w
+
+
+def reflect_once(q: Tensor, k: Tensor, w: Tensor, beta: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """`reflect` by a single token."""
+    k = k - _found(k, w, beta, own).mT @ w
+    return q @ repeat_heads(k, q.shape[1]).mT, k
+
+
+def _found(k: Tensor, w: Tensor, beta: Tensor, own: Tensor) -> Tensor:
+    """beta_t w_t^T k_j (B, G, T, S) for each key j before token t, else 0."""
+    places = torch.arange(k.shape[-2], device=k.device)  # (S,)
+    earlier = (places < own.unsqueeze(-1)).unsqueeze(1)  # (B, 1, T, S)
+    return (beta * (w @ k.mT)).masked_fill(~earlier, 0.0)
 
 
 def reflect_step_by_step(q: Tensor, k: Tensor, w: Tensor, beta: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

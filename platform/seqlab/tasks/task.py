@@ -180,8 +180,7 @@ class Task(L.LightningModule):
             self.log("train/grad_norm", clip_by_norm(weights, gradient_clip_val))
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        largest = balance(self.model, data_parallel(self.trainer).sum)
-        if largest is not None:
+        if (largest := balance(self.model, data_parallel(self.trainer).sum)) is not None:
             self.log("train/expert_load_max", largest)
 
     def on_validation_epoch_start(self) -> None:
