@@ -19,7 +19,9 @@ from seqlab.nn.updates import Updates
 
 
 class GatedDeltaNet(LinearFamily):
-    """Yang et al. 2024, "Gated Delta Networks", equation 10 and figure 1: S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1}
+    """Delta rule whose state decays.
+
+    Yang et al. 2024, "Gated Delta Networks", equation 10 and figure 1: S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1}
     + beta_t k_t v_t^T and o_t = S_t^T q_t / sqrt(K), with alpha_t = exp(-exp(a) softplus(W x_t + b)), the decay of
     Mamba-2; q, k, v and beta as in `DeltaNet`; y = W_o (swish(W_g x) * norm(o)), with an RMS norm per head.
 

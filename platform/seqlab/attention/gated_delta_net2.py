@@ -13,7 +13,9 @@ from seqlab.nn.updates import Updates
 
 
 class GatedDeltaNet2(KimiDeltaAttention):
-    """Hatamizadeh, Choi & Kautz 2026, "Gated DeltaNet-2": S_t = (I - k_t (b_t * k_t)^T) diag(alpha_t) S_{t-1} +
+    """Gated delta rule with separate gates for what it erases and for what it writes.
+
+    Hatamizadeh, Choi & Kautz 2026, "Gated DeltaNet-2": S_t = (I - k_t (b_t * k_t)^T) diag(alpha_t) S_{t-1} +
     k_t (w_t * v_t)^T, with a gate for each channel of the erased key, b_t = sigmoid(W_b x_t), and of the written value,
     w_t = sigmoid(W_w x_t). With b_t = w_t = beta_t it is `KimiDeltaAttention`, from which it has everything else.
 

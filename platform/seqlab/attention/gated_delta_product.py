@@ -20,7 +20,9 @@ from seqlab.nn.updates import Updates
 
 
 class GatedDeltaProduct(LinearFamily):
-    """Siems et al. 2025, "DeltaProduct", equations 4 and 5: `GatedDeltaNet` with N writes per token, each with a key, a
+    """Gated delta rule with several writes per token.
+
+    Siems et al. 2025, "DeltaProduct", equations 4 and 5: `GatedDeltaNet` with N writes per token, each with a key, a
     value and a strength of its own; the decay comes before the first write, and the query reads after the last one.
 
     The state is documented in `LinearFamily`, with `conv (B, W - 1, H (K + N (K + V)))`.

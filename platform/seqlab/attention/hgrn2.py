@@ -19,7 +19,9 @@ from seqlab.nn.updates import Updates
 
 
 class HGRN2(LinearFamily):
-    """Qin et al. 2024, "HGRN2", equations 5 and 6: S_t = diag(f_t) S_{t-1} + (1 - f_t) v_t^T and o_t = S_t^T q_t with
+    """Gated linear attention whose key is one minus its forget gate.
+
+    Qin et al. 2024, "HGRN2", equations 5 and 6: S_t = diag(f_t) S_{t-1} + (1 - f_t) v_t^T and o_t = S_t^T q_t with
     f_t = m + (1 - m) sigmoid(W_f x_t) and q_t = swish(W_q x_t); then y = W_o norm(o), an RMS norm of all heads
     together, as in the authors' code. The paper learns the bound m of each layer, rising from layer to layer; here it
     is an option.

@@ -19,7 +19,9 @@ from seqlab.nn.updates import Updates
 
 
 class KimiDeltaAttention(LinearFamily):
-    """Kimi Team 2025, "Kimi Linear", equation 1: S_t = (I - beta_t k_t k_t^T) diag(alpha_t) S_{t-1} +
+    """Gated delta rule with a decay for each key channel.
+
+    Kimi Team 2025, "Kimi Linear", equation 1: S_t = (I - beta_t k_t k_t^T) diag(alpha_t) S_{t-1} +
     beta_t k_t v_t^T and o_t = S_t^T q_t / sqrt(K), with q, k, v and beta as in `DeltaNet` and one decay per key
     channel, alpha_t = exp(-exp(a) softplus(W_up W_down x_t + b)), with a per head and b per channel, as in the authors'
     code; then y = W_o (sigmoid(G_up G_down x) * norm(o)), with an RMS norm per head. Both low ranks are K.

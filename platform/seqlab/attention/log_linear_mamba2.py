@@ -16,7 +16,9 @@ from seqlab.nn.updates import Updates
 
 
 class LogLinearMamba2(Mamba2):
-    """Guo et al. 2025, "Log-linear attention", section 3: `Mamba2` whose past is divided as in a Fenwick tree. Token t
+    """Mamba-2 with a state for each of log T stretches of the past.
+
+    Guo et al. 2025, "Log-linear attention", section 3: `Mamba2` whose past is divided as in a Fenwick tree. Token t
     reads token s at level 0 if s = t, and otherwise at one more than the highest bit in which t and s differ, so that
     level l > 0 holds up to 2^(l-1) tokens, and the more, the older they are. Each level has a state S_l, and
     o_t = sum over l of lambda_{t,l} S_l^T q_t, with lambda_t = softplus(a * W x_t), a starting at 1 and W without

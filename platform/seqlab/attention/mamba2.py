@@ -19,7 +19,9 @@ from seqlab.nn.updates import Updates
 
 
 class Mamba2(RecurrentMixer):
-    """Dao & Gu 2024, "Transformers are SSMs", sections 6 and 7: with (z, u, dt) = W_in x, (v, k, q) =
+    """State space with one decay per head, equivalent to linear attention.
+
+    Dao & Gu 2024, "Transformers are SSMs", sections 6 and 7: with (z, u, dt) = W_in x, (v, k, q) =
     swish(conv(u) + b), d_t = softplus(dt + b_dt) and one scalar a < 0 per head,
 
     S_t = exp(d_t a) S_{t-1} + d_t k_t v_t^T,   o_t = S_t^T q_t + skip v_t,   y = W_o norm(o * swish(z)).

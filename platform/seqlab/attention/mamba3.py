@@ -26,7 +26,9 @@ SLOWEST = 1e-4
 
 
 class Mamba3(RecurrentMixer):
-    """Lahoti et al. 2026, "Mamba-3", section 3: (z, v, k, q, dt, a, l, w) = W_in x, step d_t = softplus(dt + b_dt),
+    """State space with the trapezoidal rule and a state that the input rotates.
+
+    Lahoti et al. 2026, "Mamba-3", section 3: (z, v, k, q, dt, a, l, w) = W_in x, step d_t = softplus(dt + b_dt),
     decay alpha_t = exp(-d_t softplus(a)), trapezoidal weight lambda_t = sigmoid(l),
 
     S_t = alpha_t S_{t-1} + (1 - lambda_t) d_t alpha_t k_{t-1} v_{t-1}^T + lambda_t d_t k_t v_t^T,

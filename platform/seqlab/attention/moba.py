@@ -13,7 +13,9 @@ from seqlab.attention.parts import TIE, AttentionPart
 
 
 class MoBA(AttentionPart):
-    """Lu et al. 2025, "MoBA", equations 5 and 6: a query attends to its own block and to the k - 1 earlier blocks with
+    """Attention to the blocks of keys with the highest mean score.
+
+    Lu et al. 2025, "MoBA", equations 5 and 6: a query attends to its own block and to the k - 1 earlier blocks with
     the highest mean score. Its score for a block is that for the mean of its keys, which is the mean of its scores.
     Blocks that tie with the last one chosen, up to rounding, are kept.
 

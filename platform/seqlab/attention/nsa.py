@@ -18,7 +18,9 @@ from seqlab.nn.heads import repeat_heads
 
 
 class NativeSparseAttention(Attention):
-    """Yuan et al. 2025, "Native sparse attention", equations 5 to 12: three attentions of each query to earlier keys,
+    """Gated sum of three attentions: to means of blocks, to selected blocks, and to a window.
+
+    Yuan et al. 2025, "Native sparse attention", equations 5 to 12: three attentions of each query to earlier keys,
     each times a gate sigmoid(W x) per head, are added up. One is to the means of whole blocks. One is to the keys of
     the `k` blocks whose means get the largest weights, summed over the heads of a key-value head; the first block, the
     query's own and the one before are always among them, and so are blocks that tie with the last one, up to rounding.

@@ -28,7 +28,9 @@ from seqlab.positions.base import PositionalEncoding
 
 
 class PaTHAttention(Attention):
-    """Yang et al. 2025, "PaTH attention", section 3: causal attention in which the score of key j for query t is
+    """Causal attention in which each token reflects the keys before it.
+
+    Yang et al. 2025, "PaTH attention", section 3: causal attention in which the score of key j for query t is
     scale q_t^T H_t H_{t-1} ... H_{j+1} k_j, with H_s = I - beta_s w_s w_s^T, beta_s = 2 sigmoid(u^T x_s + b), and
     w_s = unit(swish(conv(W_up W_down x_s))) for each key-value head. With the part `ForgetGate` it is their PaTH-FoX.
 

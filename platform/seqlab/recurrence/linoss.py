@@ -20,7 +20,9 @@ FLATTEST = 1e-4
 
 
 class LinOSS(AlignedMixer):
-    """Rusch & Rus 2025, "Oscillatory State-Space Models", equations 1 and 4, LinOSS-IM: y'' = -w^2 y + B x with step
+    """Forced harmonic oscillators, integrated by an implicit step.
+
+    Rusch & Rus 2025, "Oscillatory State-Space Models", equations 1 and 4, LinOSS-IM: y'' = -w^2 y + B x with step
     size d = sigmoid(step), integrated by backward Euler; the output is GLU(W gelu(C y + skip * x)).
 
     With the velocity z, the complex number h = z + i w y turns the implicit step of each oscillator into
