@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from references.naive import Weights, in_rows, linear, rms_norm, short_conv, sigmoid, softmax, swish
 from references.positions import NaiveEncoding
+
+
+def _projected(
+    weights: Weights, vectors: list[Tensor], num_heads: int, num_kv_heads: int
+) -> Iterator[tuple[Tensor, ...]]:
+    """Queries, keys and values (T, K) of each head."""
+    for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads)):
+        yield linear(weights, f"{name}_proj", torch.stack(vectors)).chunk(heads, dim=-1)
 
 
 def causal(t: int, j: int) -> bool:
@@ -42,10 +50,7 @@ def softmax_attention(
     logit, gate, forget = (_part(weights, name) for name in ("logit", "gate_proj.weight", "forget_proj.weight"))
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
-        q, k, v = (
-            linear(weights, f"{name}_proj", torch.stack(vectors)).chunk(heads, dim=-1)
-            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
-        )
+        q, k, v = _projected(weights, vectors, num_heads, num_kv_heads)
         q, k = _normed(weights, "q_norm", q), _normed(weights, "k_norm", k)
         keys = [_turned(encoding, k_h) for k_h in k]
         outputs = []
@@ -91,10 +96,7 @@ def native_sparse_attention(
     group = num_heads // num_kv_heads
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
-        q, plain, v = (
-            linear(weights, f"{name}_proj", torch.stack(vectors)).chunk(heads, dim=-1)
-            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
-        )
+        q, plain, v = _projected(weights, vectors, num_heads, num_kv_heads)
         keys = [_turned(encoding, k_h) for k_h in plain]
         outputs = []
         for t, x_t in enumerate(vectors):
@@ -140,10 +142,7 @@ def path_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_he
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         rows = torch.stack(vectors)
-        q, k, v = (
-            linear(weights, f"{name}_proj", rows).chunk(heads, dim=-1)
-            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
-        )
+        q, k, v = _projected(weights, vectors, num_heads, num_kv_heads)
         projected = [linear(weights, "w_up", linear(weights, "w_down", x_t)) for x_t in vectors]
         convolved = torch.stack([swish(one) for one in short_conv(weights, projected)]).chunk(num_kv_heads, dim=-1)
         w = [one / torch.sqrt((one * one).sum(dim=-1, keepdim=True) + 1e-6) for one in convolved]

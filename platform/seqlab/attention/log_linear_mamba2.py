@@ -5,6 +5,8 @@ B batch, T length, D d_model, H heads, P head_dim, N d_state, L levels, M source
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,7 +33,7 @@ class LogLinearMamba2(Mamba2):
 
     Args:
         num_levels: number of levels L, at least 2; the last begins 2^(L-2) tokens ago.
-        d_state, head_dim, expand, num_groups, conv_width: as in `Mamba2`.
+        options: options of `Mamba2`.
 
     Raises:
         ValueError: num_levels is below 2, or as in `Mamba2`.
@@ -43,23 +45,11 @@ class LogLinearMamba2(Mamba2):
         layer: int = 0,
         *,
         num_levels: int = 12,
-        d_state: int = 64,
-        head_dim: int = 64,
-        expand: int = 2,
-        num_groups: int = 1,
-        conv_width: int = 4,
+        **options: Any,
     ) -> None:
         if num_levels < 2:
             raise ValueError(f"num_levels must be at least 2, got {num_levels}")
-        super().__init__(
-            d_model,
-            layer,
-            d_state=d_state,
-            head_dim=head_dim,
-            expand=expand,
-            num_groups=num_groups,
-            conv_width=conv_width,
-        )
+        super().__init__(d_model, layer, **options)
         self.num_levels = num_levels
         self.level_proj = nn.Linear(d_model, self.num_heads * num_levels, bias=False)
         self.level_scale = nn.Parameter(torch.ones(self.num_heads, num_levels))

@@ -57,6 +57,9 @@ class Mamba3(RecurrentMixer):
     """
 
     looks_back = True
+    v_gain: nn.Parameter | None
+    out_gain: nn.Parameter | None
+    z_gain: nn.Parameter | None
 
     def __init__(
         self,
@@ -85,10 +88,9 @@ class Mamba3(RecurrentMixer):
         self.k_norm, self.q_norm = RMSNorm(d_state, eps=1e-5), RMSNorm(d_state, eps=1e-5)
         self.k_bias = nn.Parameter(torch.ones(self.num_heads, rank, d_state))
         self.q_bias = nn.Parameter(torch.ones(self.num_heads, rank, d_state))
-        if rank > 1:
-            gains = torch.ones(self.num_heads, rank, head_dim)
-            self.v_gain, self.out_gain = nn.Parameter(gains / rank), nn.Parameter(gains / rank)
-            self.z_gain = nn.Parameter(gains)
+        gains = torch.ones(self.num_heads, rank, head_dim)
+        for name, gain in (("v_gain", gains / rank), ("out_gain", gains / rank), ("z_gain", gains)):
+            self.register_parameter(name, nn.Parameter(gain) if rank > 1 else None)
         self.skip = nn.Parameter(torch.ones(self.num_heads))
         self.out_proj = nn.Linear(inner, d_model, bias=False)
 
@@ -118,15 +120,17 @@ class Mamba3(RecurrentMixer):
         k_before, v_before, own_before = torch.split(before, [self.rank * self.d_state, self.head_dim, 1], dim=-1)
         weight = (own_before + (step - own).unsqueeze(-1)) * log_decay.exp().unsqueeze(-1)  # (B, T, H, 1)
         k_before = torch.unflatten(weight * k_before, -1, (self.rank, -1))  # (B, T, H, M, N)
-        v, v_before = self._spread(v, "v_gain"), self._spread(v_before, "v_gain")  # (B, T, H, M, P)
+        v, v_before = _times(v.unsqueeze(3), self.v_gain), _times(v_before.unsqueeze(3), self.v_gain)  # (B, T, H, M, P)
         updates = Updates(q, k_before, v_before, log_decay.unsqueeze(-1))
         o, s = in_turn(updates, state["s"], real, single=single)  # o (B, T, H, M, P), s (B, H, N, P)
         # Query m has read the writes up to m. It also reads those after m, and the token's own.
         o = o + own[..., None, None] * _attended(_scores(q, k), v) + self.skip[:, None, None] * v
         if self.rank > 1:
             o = o + _attended(_scores(q, k_before).triu(1), v_before)
-        o = o.to(x.dtype) * F.silu(self._spread(torch.unflatten(z, -1, (self.num_heads, -1)), "z_gain"))
-        gated = (o * self.out_gain).sum(dim=3).flatten(2) if self.rank > 1 else o.flatten(2)  # (B, T, H P)
+        z = torch.unflatten(z, -1, (self.num_heads, 1, -1))  # (B, T, H, 1, P)
+        gated = (
+            _times(o.to(x.dtype) * F.silu(_times(z, self.z_gain)), self.out_gain).sum(dim=3).flatten(2)
+        )  # (B, T, H P)
         whole = angle[:, -1]  # padding turns nothing, so the last is that of the last real token
         angle = whole - 2 * math.pi * torch.floor(whole / (2 * math.pi))  # (B, H, R)
         return self.out_proj(gated), {"angle": angle, "last": last, "s": s}  # y (B, T, D)
@@ -145,11 +149,6 @@ class Mamba3(RecurrentMixer):
         groups: Tensor = norm(by_group).transpose(2, 3)  # (B, T, G, M, N)
         return groups.repeat_interleave(self.num_heads // self.num_groups, dim=2)
 
-    def _spread(self, x: Tensor, gain: str) -> Tensor:
-        """x (B, T, H, P) for each key, times a gain if there are several: (B, T, H, M, P)."""
-        x = x.unsqueeze(3)
-        return x * getattr(self, gain) if self.rank > 1 else x
-
     def _rotated(self, x: Tensor, angle: Tensor) -> Tensor:
         """Rotates neighbouring channels of the first half of x (B, T, H, M, N) by angle (B, T, H, 1, R)."""
         turned, rest = torch.split(x, [2 * self.num_pairs, self.d_state - 2 * self.num_pairs], dim=-1)
@@ -157,6 +156,11 @@ class Mamba3(RecurrentMixer):
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         pairs = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)  # (B, T, H, M, R, 2)
         return torch.cat((pairs.flatten(-2), rest), dim=-1)
+
+
+def _times(x: Tensor, gain: Tensor | None) -> Tensor:
+    """x (B, T, H, 1 or M, P) times a gain (H, M, P); None = 1."""
+    return x if gain is None else x * gain
 
 
 def _scores(q: Tensor, k: Tensor) -> Tensor:
