@@ -16,7 +16,7 @@ from seqlab.nn.heads import heads_in_groups
 from seqlab.nn.init import log_uniform_steps
 from seqlab.nn.matrix_recurrence import in_turn, recurrence_flops
 from seqlab.nn.norm import RMSNorm
-from seqlab.nn.numerics import at_least_float32
+from seqlab.nn.numerics import at_least_float32, running_sum
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import extend_history
 from seqlab.nn.updates import Updates
@@ -108,7 +108,7 @@ class Mamba3(RecurrentMixer):
         turned = at_least_float32(step.unsqueeze(-1) * (math.pi * turn.tanh()).unsqueeze(2))  # (B, T, H, R)
         if real is not None:
             turned = turned * real[:, :, None, None]
-        angle = state["angle"].unsqueeze(1) + turned.cumsum(dim=1)  # (B, T, H, R)
+        angle = state["angle"].unsqueeze(1) + running_sum(turned, 1)  # (B, T, H, R)
         k = self._rotated(self._normed(k, self.k_norm) + self.k_bias, angle.unsqueeze(3))  # (B, T, H, M, N)
         q = self._rotated(self._normed(q, self.q_norm) + self.q_bias, angle.unsqueeze(3))  # (B, T, H, M, N)
 
