@@ -19,7 +19,7 @@ from seqlab.attention import (
     MultiplicativeAttention,
 )
 from seqlab.models import DecoderLM
-from seqlab.positions import NoPositions, RoPE
+from seqlab.positions import Learned, NoPositions, RoPE, Sinusoidal
 from seqlab.probes.ablation import heads_of, left_out
 from tolerances import assert_close
 
@@ -125,6 +125,24 @@ def test_the_cache_of_latent_attention_has_the_papers_size() -> None:
 def test_what_cannot_be_built(build: Callable[[int], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(16)
+
+
+@torch.no_grad()
+def test_positions_of_one_layer() -> None:
+    """A layer with an encoding of its own computes as in a model that has that encoding."""
+    x = torch.randn(2, 6, 16)
+    ours = {"none": NoPositions, "another": partial(RoPE, base=100.0)}
+    for name, positions in ours.items():
+        mixer, alone = Attention(16, positions=positions), Attention(16)
+        mixer.attach_positions(RoPE(16, 8))
+        alone.load_state_dict(mixer.state_dict())
+        alone.attach_positions(positions(16, 8))
+        assert_close(mixer(x)[0], alone(x)[0], name)
+        alone.attach_positions(RoPE(16, 8))
+        assert not torch.allclose(mixer(x)[0], alone(x)[0])
+    for other in (Sinusoidal, Learned):
+        with pytest.raises(ValueError, match=f"cannot have {other.__name__} of its own; accepted: NoPositions"):
+            Attention(16, positions=other)
 
 
 class WeighsValues(NoPositions):

@@ -148,6 +148,7 @@ MIXERS = [
     ),
     _attention("attention-unscaled", {"head_dim": 6, "scale": 1.0}, {"scale": 1.0}),
     _attention("attention-query-key-norm", {"parts": [att.QueryKeyNorm]}),
+    _attention("attention-full-norm", {"parts": [partial(att.FullQueryKeyNorm, num_kv_heads=2)]}, heads=GROUPED),
     _attention(
         "attention-soft-cap", {"parts": [partial(att.LogitSoftCap, cap=2.0)]}, {"change": softmax.soft_capped(2)}
     ),
@@ -320,6 +321,11 @@ POSITIONS = [
         "yarn",
         naive.NaiveRoPE(naive.yarn_theta(64, 4), temperature=0.1 * math.log(4) + 1),
         scaling=partial(pos.YaRN, original_seq_len=64, factor=4.0),
+    ),
+    _rope(
+        "llama3",
+        naive.NaiveRoPE(naive.llama3_theta(64, 4)),
+        scaling=partial(pos.Llama3Scaling, original_seq_len=64, factor=4.0),
     ),
     _variant("xpos", pos.XPos, naive.NaiveXPos(MAX_SEQ_LEN // 2), "queries and keys"),
 ]

@@ -103,3 +103,17 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
 def test_what_cannot_be_built_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         partial(DecoderLM, 11, 16, d_model=16, positions=NoPositions)(**options)
+
+
+def test_capped_logits() -> None:
+    """Gemma 2, section 2: cap tanh(logits / cap), in both forms."""
+    model = DecoderLM(11, 8, d_model=8, num_layers=1, logit_cap=0.3).eval()
+    plain = DecoderLM(11, 8, d_model=8, num_layers=1).eval()
+    torch.nn.init.normal_(model.embedding.weight)
+    plain.load_state_dict(model.state_dict())
+    tokens = torch.randint(11, (2, 5))
+    expected = 0.3 * torch.tanh(plain(tokens)[0] / 0.3)
+    assert_close(model(tokens)[0], expected)
+    assert_close(model.step(tokens[:, 0], model.init_state(2))[0], expected[:, 0])
+    with pytest.raises(ValueError, match="logit_cap must be positive, got 0"):
+        DecoderLM(11, 8, logit_cap=0.0)

@@ -24,22 +24,43 @@ GPT2 = {"vocab_size": VOCAB_SIZE, "n_positions": SEQ_LEN, "n_embd": 16, "n_layer
 LLAMA: dict[str, Any] = {"vocab_size": VOCAB_SIZE, "hidden_size": 16, "intermediate_size": 20, **NO_TOKENS}
 LLAMA |= {"max_position_embeddings": SEQ_LEN, "num_hidden_layers": 2}
 LLAMA |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+GEMMA: dict[str, Any] = {"head_dim": 6, "sliding_window": 5, "query_pre_attn_scalar": 9, "pad_token_id": None}
+STATE_SPACE: dict[str, Any] = {"vocab_size": VOCAB_SIZE, "hidden_size": 16, "state_size": 5, "num_hidden_layers": 2}
+STATE_SPACE |= {"pad_token_id": None, **NO_TOKENS}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 8}
 FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": GPT2,
     "llama": LLAMA | {"attention_bias": True},
     "mistral": LLAMA | {"sliding_window": 5},
     "qwen2": LLAMA | {"tie_word_embeddings": True},
     "qwen3": LLAMA | {"head_dim": 6},
+    "phi3": LLAMA | {"sliding_window": 5, "pad_token_id": None},
+    "smollm3": LLAMA | {"no_rope_layers": [1, 0], "pad_token_id": None},
+    "olmo2": LLAMA | {"pad_token_id": None},
+    "gemma": LLAMA | {"head_dim": 6, "pad_token_id": None},
+    "gemma2": LLAMA | GEMMA | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
+    "gemma3_text": LLAMA | GEMMA | {"layer_types": ["sliding_attention", "full_attention"]},
+    "gpt_neox": {name: value for name, value in LLAMA.items() if name != "num_key_value_heads"}
+    | {"num_attention_heads": 2},
+    "mamba": STATE_SPACE,
+    "mamba2": STATE_SPACE | {"num_heads": 4, "head_dim": 8, "n_groups": 1},
+    "qwen3_moe": LLAMA | {"head_dim": 6, "num_experts": 4, "norm_topk_prob": True} | EXPERTS,
 }
 NAMES = ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "float16", "default", "last"]
+LENGTH = {"original_max_position_embeddings": 16}
 THETA = {"rope_theta": 10000.0}
 SECTIONS: list[dict[str, Any]] = [
     {"rope_theta": 77.0, "rope_type": "default"},
     {"rope_type": "linear", "factor": 3.0, **THETA},
     {"type": "linear", "factor": 3.0},
     {"rope_type": "dynamic", "factor": 3.0, **THETA},
-    {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 16, **THETA},
+    {"rope_type": "yarn", "factor": 3.0, **LENGTH, **THETA},
     {"rope_type": "default", "partial_rotary_factor": 0.5, **THETA},
+    {"rope_type": "llama3", "factor": 3.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, **LENGTH, **THETA},
+    {"rope_type": "llama3", "factor": 3.0, "low_freq_factor": 1.5, "high_freq_factor": 2.0, **LENGTH, **THETA},
+    {"rope_type": "yarn", "factor": 3.0, "beta_fast": 16.0, "beta_slow": 2.0, **LENGTH, **THETA},
+    {"rope_type": "yarn", "factor": 3.0, "attention_factor": 2.0, **LENGTH, **THETA},
+    {"rope_type": "yarn", "factor": 3.0, **THETA},
 ]
 # Of no family, of old versions, or what changes a model from outside its own fields.
 OTHERS: dict[str, list[Any]] = {
@@ -149,9 +170,10 @@ def test_no_field_is_ignored(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"), [("gemma", "Gemma has feed-forwards that GELU gates"), ("gpt_neox", "GPT-NeoX has two parallel")]
+    ("kind", "why"),
+    [("gemma3", ": Gemma 3 with images has an image encoder, which no block"), ("mixtral", "; accepted")],
 )
 def test_a_family_that_is_not_ours_is_refused_by_its_name(kind: str, why: str, tmp_path: Path) -> None:
     transformers.AutoConfig.for_model(kind).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=f"'{kind}' model: {why}.*accepted: gpt2, llama, mistral, qwen2, qwen3"):
+    with pytest.raises(ValueError, match=f"'{kind}' model{why}.*gpt2, gpt_neox, llama, mamba"):
         read_pretrained(tmp_path)

@@ -10,7 +10,7 @@ import torch
 
 from models.theirs import randomly, transformers
 from seqlab.attention import Attention, Bidirectional, Causal
-from seqlab.positions import LinearScaling, NoScaling, NTKScaling, RoPE, RotaryScaling, T5Bias, YaRN
+from seqlab.positions import LinearScaling, Llama3Scaling, NoScaling, NTKScaling, RoPE, RotaryScaling, T5Bias, YaRN
 from seqlab.positions.t5 import bucket
 from tolerances import FLOAT32_ANGLES, assert_close
 
@@ -75,9 +75,12 @@ def _yarn(length: int, factor: float, **told: float) -> dict[str, Any]:
     return {"rope_type": "yarn", "original_max_position_embeddings": length, "factor": factor, **told}
 
 
+LLAMA3 = {"rope_type": "llama3", "original_max_position_embeddings": 64, "factor": 4.0}
+LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 SCALINGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "none": (NoScaling, {"rope_type": "default"}),
     "linear": (partial(LinearScaling, factor=3.0), {"rope_type": "linear", "factor": 3.0}),
+    "llama3": (partial(Llama3Scaling, 64, factor=4.0), LLAMA3),
     "yarn": (partial(YaRN, 64, factor=4.0), _yarn(64, 4.0)),
     "yarn-of-long-contexts": (
         partial(YaRN, 4096, factor=16.0, fast=24.0, slow=2.0),
@@ -120,7 +123,7 @@ def test_partial_rotation_is_gpt_neoxs() -> None:
     assert_close(_rope(NoScaling, positions, 0.25, 5000.0), expected, tolerance=FLOAT32_ANGLES)
 
 
-@pytest.mark.parametrize("scaling", [LinearScaling, NTKScaling, partial(YaRN, 2048)])
+@pytest.mark.parametrize("scaling", [LinearScaling, NTKScaling, partial(Llama3Scaling, 2048), partial(YaRN, 2048)])
 def test_a_factor_of_1_changes_nothing(scaling: Any) -> None:
     unscaled: RotaryScaling = scaling(factor=1.0)
     assert unscaled.frequencies(10000.0, 32) == pytest.approx(NoScaling().frequencies(10000.0, 32), rel=1e-15)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.attention import Attention
 from seqlab.nn import (
+    GEGLU,
     GELU,
     Block,
     LayerNorm,
@@ -59,6 +60,13 @@ BOTH = {"mixer_norm", "ffn_norm"}
             lambda b, x: x + b.mixer_out_norm(b.mixer(b.mixer_norm(x))[0]),
             lambda b, m: m + b.ffn_out_norm(b.ffn(b.ffn_norm(m))),
         ),
+        # OLMo 2: a norm after each branch only.
+        (
+            "branch",
+            {"mixer_out_norm", "ffn_out_norm"},
+            lambda b, x: x + b.mixer_out_norm(b.mixer(x)[0]),
+            lambda b, m: m + b.ffn_out_norm(b.ffn(m)),
+        ),
         ("none", set(), lambda b, x: x + b.mixer(x)[0], lambda b, m: m + b.ffn(m)),
     ],
 )
@@ -66,7 +74,7 @@ def test_norms_by_place(place: str, names: set[str], mixed: Any, out: Any) -> No
     block, x = _block(place), torch.randn(2, 5, 8, dtype=torch.float64)
     assert_close(block(x)[0], out(block, mixed(block, x)))
     assert _norms(block) == names
-    assert type(block.final_norm()) is (LayerNorm if place in ("pre", "sandwich") else nn.Identity)
+    assert type(block.final_norm()) is (LayerNorm if place in ("pre", "sandwich", "branch") else nn.Identity)
     bare = _block(place, ffn=NoFeedForward)
     assert_close(bare(x)[0], mixed(bare, x))
     assert not any("ffn" in name for name, _ in bare.named_parameters())
@@ -79,6 +87,10 @@ def test_parallel_branches() -> None:
     entered = block.mixer_norm(x)
     assert_close(block(x)[0], x + block.mixer(entered)[0] + block.ffn(entered))
     assert _norms(block) == {"mixer_norm"}
+    block = _block("pre", parallel=True, shared_norm=False)
+    assert_close(block(x)[0], x + block.mixer(block.mixer_norm(x))[0] + block.ffn(block.ffn_norm(x)))
+    assert _norms(block) == BOTH
+    assert _norms(_block("pre", shared_norm=False)) == BOTH
     with pytest.raises(ValueError, match='norm_place "pre" or "none", got "post"'):
         _block("post", parallel=True)
 
@@ -166,10 +178,13 @@ def test_two_matrices_and_an_activation(x: Tensor, kind: Any, activation: Any, b
     assert_close(ffn(x), activation(inner) @ ffn.down_proj.weight.T + (ffn.down_proj.bias if bias else 0))
 
 
-def test_swiglu(x: Tensor) -> None:
-    ffn = _randomized(SwiGLU(8, d_ff=5))
+@pytest.mark.parametrize(
+    ("kind", "activation"), [(SwiGLU, lambda gate: gate / (1 + torch.exp(-gate))), (GEGLU, _tanh_gelu)]
+)
+def test_gated_layers(x: Tensor, kind: Any, activation: Any) -> None:
+    ffn = _randomized(kind(8, d_ff=5))
     gate, up = x @ ffn.gate_proj.weight.T, x @ ffn.up_proj.weight.T
-    assert_close(ffn(x), (gate / (1 + torch.exp(-gate)) * up) @ ffn.down_proj.weight.T)
+    assert_close(ffn(x), (activation(gate) * up) @ ffn.down_proj.weight.T)
 
 
 @pytest.mark.parametrize(("d_model", "d_ff"), [(3, 8), (48, 128), (64, 176), (96, 256), (4096, 10928)])

@@ -51,7 +51,7 @@ def softmax_attention(
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         q, k, v = _projected(weights, vectors, num_heads, num_kv_heads)
-        q, k = _normed(weights, "q_norm", q), _normed(weights, "k_norm", k)
+        q, k = _normed(weights, "q_norm", tuple(q)), _normed(weights, "k_norm", tuple(k))
         keys = [_turned(encoding, k_h) for k_h in k]
         outputs = []
         if forget is not None:
@@ -304,8 +304,13 @@ def _part(weights: Weights, name: str) -> Tensor | None:
 
 
 def _normed(weights: Weights, name: str, heads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Each head, or where there is a gain for all their channels, all together."""
     gain = _part(weights, f"{name}.weight")
-    return heads if gain is None else tuple(_rms_normed(head, gain) for head in heads)
+    if gain is None:
+        return heads
+    if len(gain) == heads[0].shape[-1]:
+        return tuple(_rms_normed(head, gain) for head in heads)
+    return _rms_normed(torch.cat(heads, dim=-1), gain).chunk(len(heads), dim=-1)
 
 
 def _rms_normed(x: Tensor, gain: Tensor) -> Tensor:

@@ -133,6 +133,22 @@ def ntk_theta(s: float) -> Callable[[int, int], float]:
     return lambda i, d: (10000 * s ** (d / (d - 2))) ** (-2 * i / d) if d > 2 else 1.0
 
 
+def llama3_theta(length: int, s: float, beta: float = 4, alpha: float = 1) -> Callable[[int, int], float]:
+    """The code of Llama 3.1: wavelengths below length / beta stay, those above length / alpha are s times as long."""
+
+    def theta(i: int, d: int) -> float:
+        unscaled = 10000 ** (-2 * i / d)
+        wavelength = 2 * math.pi / unscaled
+        if wavelength < length / beta:
+            return unscaled
+        if wavelength > length / alpha:
+            return unscaled / s
+        smooth = (length / wavelength - alpha) / (beta - alpha)
+        return (1 - smooth) * unscaled / s + smooth * unscaled
+
+    return theta
+
+
 def yarn_theta(length: int, s: float, beta: float = 32, alpha: float = 1) -> Callable[[int, int], float]:
     """Peng et al. 2023, section 3.2, with the ramp of the authors' code: 0 up to the channel (rounded down) of beta
     turns within `length`, 1 from that (rounded up) of alpha turns. A pair turns length theta / (2 pi) times.

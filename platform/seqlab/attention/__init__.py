@@ -20,7 +20,15 @@ from seqlab.attention.mamba3 import Mamba3
 from seqlab.attention.moba import MoBA
 from seqlab.attention.multiplicative import MultiplicativeAttention
 from seqlab.attention.nsa import NativeSparseAttention
-from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
+from seqlab.attention.parts import (
+    AttentionPart,
+    AttentionSink,
+    FullQueryKeyNorm,
+    LogitSoftCap,
+    OutputGate,
+    QueryKeyNorm,
+    TopK,
+)
 from seqlab.attention.path import PaTHAttention
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
 from seqlab.attention.retention import Retention
@@ -41,6 +49,7 @@ __all__ = [
     "DifferentialAttention",
     "Dot",
     "ForgetGate",
+    "FullQueryKeyNorm",
     "GatedDeltaNet",
     "GatedDeltaNet2",
     "GatedDeltaProduct",

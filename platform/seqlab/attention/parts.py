@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import Cuts
+from seqlab.nn.heads import join_heads, split_heads
 
 if TYPE_CHECKING:
     from seqlab.attention.cache import Keys
@@ -86,6 +87,30 @@ class QueryKeyNorm(AttentionPart):
         # The norm is computed in the dtype of its gains, which is float32 in mixed precision.
         precise = self.q_norm.weight.dtype
         return self.q_norm(q.to(precise)).to(q.dtype), self.k_norm(k.to(precise)).to(k.dtype)
+
+
+class FullQueryKeyNorm(AttentionPart):
+    """Root mean square norm of all query heads together, and of all key heads together (OLMo 2, 2024).
+
+    Args:
+        num_kv_heads: number of key heads; None = num_heads.
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, head_dim: int, *, num_kv_heads: int | None = None, eps: float = 1e-6
+    ) -> None:
+        super().__init__(d_model, num_heads, head_dim)
+        self.q_norm = nn.RMSNorm(num_heads * head_dim, eps=eps)
+        self.k_norm = nn.RMSNorm((num_heads if num_kv_heads is None else num_kv_heads) * head_dim, eps=eps)
+
+    def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return _normed(self.q_norm, q), _normed(self.k_norm, k)
+
+
+def _normed(norm: nn.RMSNorm, heads: Tensor) -> Tensor:
+    """Heads (B, H, T, K), normalised together in the dtype of the norm's gains."""
+    joined = join_heads(heads).to(norm.weight.dtype)  # (B, T, H K)
+    return split_heads(norm(joined).to(heads.dtype), heads.shape[-1])
 
 
 class LogitSoftCap(AttentionPart):

@@ -35,10 +35,15 @@ class Attention(SelfAttention):
         num_kv_heads: number of key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
         head_dim: channels K per head; None = d_model / num_heads, which must be a whole number.
         pattern: factory of the mask pattern: the keys a query may attend to.
+        positions: factory of this layer's own positional encoding, which acts on queries and keys or on scores, or of
+            none, `NoPositions` (SmolLM3); called with d_model and 0. None = the model's.
         parts: factories of modifications, applied in this order; each is called with d_model, num_heads and head_dim.
         scale: factor on the scores; None = 1 / sqrt(K).
         bias: whether the projections have biases.
         dropout: dropout probability on the attention weights, in training.
+
+    Raises:
+        ValueError: the heads do not divide as required, or the layer's own positions have a limit or act on embeddings.
     """
 
     cuts: ClassVar[Cuts] = {"q_proj": "columns", "k_proj": "columns", "v_proj": "columns", "out_proj": "rows"}
@@ -52,6 +57,7 @@ class Attention(SelfAttention):
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
         pattern: Callable[[], Pattern] = Causal,
+        positions: Callable[[int, int], PositionalEncoding] | None = None,
         parts: Sequence[Callable[[int, int, int], AttentionPart]] = (),
         scale: float | None = None,
         bias: bool = True,
@@ -63,6 +69,7 @@ class Attention(SelfAttention):
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
+        self.own_positions = None if positions is None else _own(positions(d_model, 0))
         sees = pattern()
         self.causal, self.first_call = sees.causal, sees.first_call
         self.scoring = Scoring(sees, NoPositions(d_model, 0), self.head_dim**-0.5 if scale is None else scale)
@@ -75,6 +82,7 @@ class Attention(SelfAttention):
         self.rows = self._rows()
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
+        positions = positions if self.own_positions is None else self.own_positions
         positions.attach(self.num_heads, self.head_dim)
         self.scoring = self.scoring._replace(positions=positions)
 
@@ -171,6 +179,18 @@ class Attention(SelfAttention):
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
         weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)  # (B, H, T, S + 1 per sink)
         return weights[..., : scores.shape[-1]]  # (B, H, T, S)
+
+
+def _own(positions: PositionalEncoding) -> PositionalEncoding:
+    """Positions of a single layer."""
+    if positions.max_seq_len is not None or (
+        positions.acts_on == "embeddings" and not isinstance(positions, NoPositions)
+    ):
+        raise ValueError(
+            f"a layer of attention cannot have {type(positions).__name__} of its own; accepted: NoPositions, and "
+            "encodings without a limit that act on queries and keys or on scores, such as RoPE and ALiBi"
+        )
+    return positions
 
 
 @operation

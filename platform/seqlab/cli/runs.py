@@ -106,7 +106,7 @@ def ui(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "import a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder as a run",
+    "import a checkpoint folder of transformers as a run",
     argument("folder", metavar="PATH", help="folder with config.json and the weights"),
     argument("--experiment", default="imported", metavar="NAME", help="experiment of the run; default: imported"),
     argument("--run-name", metavar="NAME", help="name of the run; default: the folder's name"),

@@ -39,10 +39,12 @@ class DecoderLM(nn.Module):
             sqrt(d_model). None = `ScaledEmbedding` for `Integer`, `Binary` and `Sinusoidal` positions, else
             `nn.Embedding`, as in GPT-2.
         tie_embeddings: whether the output layer shares the weights of the token embedding.
+        logit_cap: bound on the absolute logit, cap tanh(logit / cap) (Gemma 2, section 2); None = unbounded.
         dropout: dropout probability on the embeddings, in training.
 
     Raises:
-        ValueError: a mixer is not causal, needs an encoder, or is incompatible with the positions.
+        ValueError: a mixer is not causal, needs an encoder, or is incompatible with the positions, or `logit_cap` is
+            not positive.
     """
 
     kind: ClassVar = Kind("prompts", embedded_by="embedding")
@@ -60,10 +62,14 @@ class DecoderLM(nn.Module):
         block: Callable[[int, Mixer], Block] = Block,
         embed: Callable[[int, int], nn.Embedding] | None = None,
         tie_embeddings: bool = True,
+        logit_cap: float | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if logit_cap is not None and not logit_cap > 0:
+            raise ValueError(f"logit_cap must be positive, got {logit_cap}")
         self.vocab_size = vocab_size
+        self.logit_cap = logit_cap
         told = positions(d_model, max_seq_len)
         embed = embed or embedding_for(told, nn.Embedding)
         self.embedding = embed(vocab_size, d_model)
@@ -123,7 +129,8 @@ class DecoderLM(nn.Module):
 
     def output(self, x: Tensor) -> Tensor:
         """Features (..., D) to logits (..., V)."""
-        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
+        logits = F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
+        return logits if self.logit_cap is None else self.logit_cap * torch.tanh(logits / self.logit_cap)
 
     def _checked(self, state: State, tokens: Tensor) -> State:
         check_state(state, self.state_spec(), tokens.shape[0], "this model")

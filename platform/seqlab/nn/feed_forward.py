@@ -88,8 +88,8 @@ class GELU(TwoLayers):
         return F.gelu(x, approximate="none" if self.exact else "tanh")
 
 
-class SwiGLU(FeedForward):
-    """down(silu(gate(x)) * up(x)), without biases (Shazeer 2020).
+class GatedLayers(FeedForward):
+    """down(activation(gate(x)) * up(x)), without biases (Shazeer 2020, "GLU variants improve Transformer").
 
     Args:
         d_ff: inner width; None = 8/3 d_model rounded up to a multiple of 8, which matches GELU at 4 d_model in
@@ -108,6 +108,23 @@ class SwiGLU(FeedForward):
     def cut(self, ranks: int) -> None:
         part_of(self.up_proj.out_features, ranks, "the feed-forward's inner width")
 
+    @abstractmethod
+    def activation(self, x: Tensor) -> Tensor: ...
+
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        y: Tensor = self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
         return y
+
+
+class SwiGLU(GatedLayers):
+    """down(silu(gate(x)) * up(x)), as in Llama (Shazeer 2020)."""
+
+    def activation(self, x: Tensor) -> Tensor:
+        return F.silu(x)
+
+
+class GEGLU(GatedLayers):
+    """down(gelu(gate(x)) * up(x)), with the tanh approximation, as in Gemma (Shazeer 2020)."""
+
+    def activation(self, x: Tensor) -> Tensor:
+        return F.gelu(x, approximate="tanh")

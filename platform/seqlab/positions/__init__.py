@@ -6,7 +6,14 @@ from seqlab.positions.cope import CoPE
 from seqlab.positions.embedded import Binary, Integer, Learned, Sinusoidal
 from seqlab.positions.randomized import Randomized
 from seqlab.positions.rope import RoPE
-from seqlab.positions.rope_scaling import LinearScaling, NoScaling, NTKScaling, RotaryScaling, YaRN
+from seqlab.positions.rope_scaling import (
+    LinearScaling,
+    Llama3Scaling,
+    NoScaling,
+    NTKScaling,
+    RotaryScaling,
+    YaRN,
+)
 from seqlab.positions.shaw import Shaw
 from seqlab.positions.t5 import T5Bias
 from seqlab.positions.xpos import XPos
@@ -18,6 +25,7 @@ __all__ = [
     "Integer",
     "Learned",
     "LinearScaling",
+    "Llama3Scaling",
     "NTKScaling",
     "NoPositions",
     "NoScaling",

@@ -79,12 +79,7 @@ class YaRN(RotaryScaling):
     def __init__(
         self, original_seq_len: int = 2048, factor: float = 4.0, *, fast: float = 32.0, slow: float = 1.0
     ) -> None:
-        if original_seq_len < 1 or not 0 < slow < fast:
-            raise ValueError(
-                "YaRN needs an original_seq_len of at least 1 and 0 < slow < fast, got original_seq_len "
-                f"{original_seq_len}, slow {slow} and fast {fast}"
-            )
-        self.original_seq_len = original_seq_len
+        self.original_seq_len = _checked_turns("YaRN", original_seq_len, slow, fast)
         self.factor = _checked(factor)
         self.fast = fast
         self.slow = slow
@@ -103,6 +98,43 @@ class YaRN(RotaryScaling):
     def _channel(self, turns: float, base: float, width: int) -> float:
         """Channel i whose frequency base^(-2i/W) makes `turns` turns within the training length."""
         return width * math.log(self.original_seq_len / (turns * 2.0 * math.pi)) / (2.0 * math.log(base))
+
+
+class Llama3Scaling(RotaryScaling):
+    """Keeps frequencies with more than `fast` turns within the training length, divides those with fewer than `slow`
+    turns by `factor`, and interpolates in between linearly in the number of turns (Llama 3.1, as in its code).
+
+    Args:
+        original_seq_len: training length in tokens.
+        factor: ratio of the new length to the training length, at least 1.
+        fast: number of turns above which a frequency is kept.
+        slow: number of turns below which a frequency is divided by `factor`.
+    """
+
+    def __init__(
+        self, original_seq_len: int = 8192, factor: float = 8.0, *, fast: float = 4.0, slow: float = 1.0
+    ) -> None:
+        self.original_seq_len = _checked_turns("Llama3Scaling", original_seq_len, slow, fast)
+        self.factor = _checked(factor)
+        self.fast = fast
+        self.slow = slow
+
+    def frequencies(self, base: float, width: int) -> list[float]:
+        scaled = []
+        for frequency in geometric(base, width):
+            turns = self.original_seq_len * frequency / (2.0 * math.pi)
+            kept = min(max((turns - self.slow) / (self.fast - self.slow), 0.0), 1.0)
+            scaled.append(frequency * (kept + (1.0 - kept) / self.factor))
+        return scaled
+
+
+def _checked_turns(name: str, original_seq_len: int, slow: float, fast: float) -> int:
+    if original_seq_len < 1 or not 0 < slow < fast:
+        raise ValueError(
+            f"{name} needs an original_seq_len of at least 1 and 0 < slow < fast, got original_seq_len "
+            f"{original_seq_len}, slow {slow} and fast {fast}"
+        )
+    return original_seq_len
 
 
 def _checked(factor: float) -> float:

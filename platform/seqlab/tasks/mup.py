@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from seqlab.attention import CrossAttention, QueryKeyNorm
+from seqlab.attention import CrossAttention, FullQueryKeyNorm, QueryKeyNorm
 from seqlab.attention.memory import MemoryMixer
 from seqlab.attention.scores import SelfAttention
 from seqlab.models import MaskedLM
@@ -92,7 +92,11 @@ def _multipliers(model: nn.Module, base: nn.Module) -> Iterator[tuple[Iterable[n
     bases = dict(base.named_modules())
     for name, module in model.named_modules():
         if isinstance(module, SelfAttention | CrossAttention):
-            norms = [part.q_norm for part in getattr(module, "parts", ()) if isinstance(part, QueryKeyNorm)]
+            norms = [
+                part.q_norm
+                for part in getattr(module, "parts", ())
+                if isinstance(part, QueryKeyNorm | FullQueryKeyNorm)
+            ]
             growth = cast(Any, module).head_dim / cast(Any, bases[name]).head_dim
             queries: nn.Module = norms[0] if norms else cast(nn.Module, module.q_proj)
             yield queries.parameters(), _scale(bases[name]) / _scale(module) / growth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -95,12 +95,39 @@ class ForeignConfig:
             if value != expected or isinstance(value, bool) != isinstance(expected, bool):
                 self.refuse(name, json.dumps(expected))
 
+    def absent(self, *names: str) -> None:
+        """Refuses values other than null."""
+        for name in names:
+            if not self.is_null(name) and name in self._fields:
+                self.refuse(name, "null")
+
+    def is_one_of(self, name: str, *accepted: Any) -> bool:
+        """True if a field has one of these values; absent, it counts as having the first."""
+        return self._take(name, accepted[0]) in accepted
+
+    def numbers(self, name: str, default: list[int]) -> list[int]:
+        """A list of whole numbers."""
+        value = default if self.is_null(name) else self._take(name, default)
+        if not isinstance(value, list) or not all(type(number) is int for number in value):
+            self.refuse(name, "a list of whole numbers")
+        return value
+
+    def names(self, name: str, default: list[str], accepted: Sequence[str]) -> list[str]:
+        """A list of a few names."""
+        value = default if self.is_null(name) else self._take(name, default)
+        if not isinstance(value, list) or not all(one in accepted for one in value):
+            self.refuse(name, f"a list of {' and '.join(accepted)}")
+        return value
+
     def section(self, name: str) -> ForeignConfig:
         """The fields of an object; absent, it has none."""
         value = {} if self.is_null(name) else self._take(name, {})
         if not isinstance(value, dict):
             self.refuse(name, "an object")
         return ForeignConfig(value, f"{name} of {self.place}")
+
+    def has(self, name: str) -> bool:
+        return name in self._fields
 
     def __len__(self) -> int:
         return len(self._fields)

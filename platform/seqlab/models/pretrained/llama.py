@@ -1,4 +1,5 @@
-"""Llama (Touvron et al. 2023) and its family: Mistral, Qwen2 and Qwen3, which differ from it in their attention.
+"""Llama (Touvron et al. 2023) and decoders that differ from it in a few options: Mistral, Qwen2, Qwen3, Phi-3, SmolLM3
+and OLMo 2.
 
 V vocabulary, D d_model, F d_ff, H heads, K head_dim.
 """
@@ -7,135 +8,93 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from seqlab.models.pretrained.config import ForeignConfig
+from seqlab.models.pretrained.decoder import Decoder, read_decoder
 from seqlab.models.pretrained.read import Pretrained, block
+from seqlab.models.pretrained.rope import read_rope
 from seqlab.models.pretrained.weights import ForeignWeights
 
 
 def read_llama(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
-    return _read(config, weights, biases="qkvo" if config.flag("attention_bias", False) else "")
+    return read_decoder(config, weights, Decoder(read_rope(config), biases=biases(config), all_heads=True))
 
 
 def read_mistral(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
     """A query sees the last `sliding_window` tokens (Jiang et al. 2023); null = all."""
-    pattern = block("attention.Causal")
-    if not config.is_null("sliding_window"):
-        pattern = block("attention.SlidingWindow", window=config.size("sliding_window"))
     config.only(attention_bias=False)
-    return _read(config, weights, pattern=pattern)
+    return read_decoder(config, weights, Decoder(read_rope(config), layers=(_window(config),)))
 
 
 def read_qwen2(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
     """Queries, keys and values have biases (Yang et al. 2024)."""
     config.only(attention_bias=False)
-    _refuse_windows(config)
-    return _read(config, weights, biases="qkv")
+    refuse_windows(config)
+    return read_decoder(config, weights, Decoder(read_rope(config), biases="qkv"))
 
 
 def read_qwen3(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
     """Queries and keys are normalised (Yang et al. 2025)."""
     config.size("head_dim")  # Its default is not D / H.
-    _refuse_windows(config)
-    norm = block("attention.QueryKeyNorm", eps=config.number("rms_norm_eps", 1e-6))
-    return _read(config, weights, biases="qkvo" if config.flag("attention_bias", False) else "", parts=(norm,))
+    refuse_windows(config)
+    told = Decoder(read_rope(config), biases=biases(config), query_key_norm="QueryKeyNorm")
+    return read_decoder(config, weights, told)
 
 
-def _refuse_windows(config: ForeignConfig) -> None:
-    """Refuses Qwen's windows in some layers, which are off unless `use_sliding_window` is true."""
+def read_phi3(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
+    """Queries, keys and values are stored in one matrix, the two layers of a SwiGLU in another (Abdin et al. 2024)."""
+    config.ignore("original_max_position_embeddings")
+    heads = config.size("num_attention_heads")
+    kv_heads = config.size("num_key_value_heads", heads)
+    head_dim, d_ff = config.size("hidden_size") // heads, config.size("intermediate_size")
+    for layer in range(config.size("num_hidden_layers")):
+        attention, ffn = f"model.layers.{layer}.self_attn", f"model.layers.{layer}.mlp"
+        sizes = {"q_proj": heads * head_dim, "k_proj": kv_heads * head_dim, "v_proj": kv_heads * head_dim}
+        weights.split(f"{attention}.qkv_proj", {f"{attention}.{name}": size for name, size in sizes.items()})
+        weights.split(f"{ffn}.gate_up_proj", {f"{ffn}.gate_proj": d_ff, f"{ffn}.up_proj": d_ff})
+    rope = read_rope(config, fraction=1.0)
+    return read_decoder(config, weights, Decoder(rope, layers=(_window(config),), eps=1e-5, all_heads=True))
+
+
+def read_smollm3(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
+    """Every fourth layer has no positions (Yang et al. 2025, "RoPE to NoPE and back again")."""
+    refuse_windows(config)
+    num_layers, interval = config.size("num_hidden_layers"), config.size("no_rope_layer_interval", 4)
+    default = [int((layer + 1) % interval != 0) for layer in range(num_layers)]
+    has_rope = config.numbers("no_rope_layers", default)
+    if len(has_rope) < num_layers:
+        config.refuse("no_rope_layers", f"a list of {num_layers} numbers, 1 = RoPE and 0 = no positions")
+    without = {"positions": block("positions.NoPositions")}
+    layers = tuple({} if rotated else without for rotated in has_rope[:num_layers])
+    rope = read_rope(config, theta=2e6)
+    return read_decoder(config, weights, Decoder(rope, biases=biases(config), layers=layers, tied=True))
+
+
+def read_olmo2(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
+    """Branches are normalised at their outputs, and the queries and keys of all heads together (OLMo team 2024)."""
+    told = Decoder(
+        read_rope(config),
+        biases=biases(config),
+        query_key_norm="FullQueryKeyNorm",
+        norms={"post_attention_layernorm": "mixer_out_norm", "post_feedforward_layernorm": "ffn_out_norm"},
+        norm_place="branch",
+        eps=1e-5,
+        all_heads=True,
+    )
+    return read_decoder(config, weights, told)
+
+
+def refuse_windows(config: ForeignConfig) -> None:
+    """Refuses windows in some layers, which are off unless `use_sliding_window` is true."""
     config.only(use_sliding_window=False, layer_types=["full_attention"] * config.size("num_hidden_layers"))
     config.ignore("sliding_window", "max_window_layers")
 
 
-def _read(
-    config: ForeignConfig,
-    weights: ForeignWeights,
-    *,
-    biases: str = "",
-    pattern: dict[str, Any] | None = None,
-    parts: tuple[dict[str, Any], ...] = (),
-) -> Pretrained:
-    """Reads what the models of this family share.
-
-    Args:
-        biases: which of the projections q, k, v and o have one.
-        pattern: None = causal.
-        parts: of `Attention`: none, or QueryKeyNorm.
-    """
-    vocab_size, seq_len = config.size("vocab_size"), config.size("max_position_embeddings")
-    d_model, d_ff = config.size("hidden_size"), config.size("intermediate_size")
-    num_layers, num_heads = config.size("num_hidden_layers"), config.size("num_attention_heads")
-    num_kv_heads = config.size("num_key_value_heads", num_heads if config.text("model_type") == "llama" else None)
-    head_dim = config.size("head_dim", max(d_model // num_heads, 1))
-    if num_heads % num_kv_heads:
-        config.refuse("num_key_value_heads", f"what divides num_attention_heads, {num_heads}")
-    if head_dim % 2:
-        config.refuse("head_dim", "an even number, of which RoPE rotates pairs")
-    tied = config.flag("tie_word_embeddings", False)
-    config.only(hidden_act="silu", mlp_bias=False, is_encoder_decoder=False, pruned_heads={})
-
-    embedding = weights.take("model.embed_tokens.weight", vocab_size, d_model)
-    ours = {"embedding.weight": embedding, "stack.norm.weight": weights.take("model.norm.weight", d_model)}
-    shapes = {
-        "q": (num_heads * head_dim, d_model),
-        "k": (num_kv_heads * head_dim, d_model),
-        "v": (num_kv_heads * head_dim, d_model),
-        "o": (d_model, num_heads * head_dim),
-    }
-    for layer in range(num_layers):
-        at, to = f"model.layers.{layer}", f"stack.blocks.{layer}"
-        ours[f"{to}.mixer_norm.weight"] = weights.take(f"{at}.input_layernorm.weight", d_model)
-        ours[f"{to}.ffn_norm.weight"] = weights.take(f"{at}.post_attention_layernorm.weight", d_model)
-        for name, shape in (("gate", (d_ff, d_model)), ("up", (d_ff, d_model)), ("down", (d_model, d_ff))):
-            ours[f"{to}.ffn.{name}_proj.weight"] = weights.take(f"{at}.mlp.{name}_proj.weight", *shape)
-        for name, shape in shapes.items():
-            theirs = f"{at}.self_attn.{name}_proj"
-            projection = f"{to}.mixer.{'out' if name == 'o' else name}_proj"
-            ours[f"{projection}.weight"] = weights.take(f"{theirs}.weight", *shape)
-            if name in biases:
-                ours[f"{projection}.bias"] = weights.take(f"{theirs}.bias", shape[0])
-            elif biases:
-                ours[f"{projection}.bias"] = torch.zeros(shape[0])
-        for name in ("q_norm", "k_norm") if parts else ():
-            ours[f"{to}.mixer.parts.0.{name}.weight"] = weights.take(f"{at}.self_attn.{name}.weight", head_dim)
-    ours |= weights.take_head("lm_head.weight", embedding, tied=tied)
-
-    mixer = block(
-        "attention.Attention",
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        head_dim=head_dim,
-        pattern=pattern or block("attention.Causal"),
-        parts=list(parts),
-        bias=bool(biases),
-    )
-    norm = block("nn.RMSNorm", eps=config.number("rms_norm_eps", 1e-6))
-    model = block(
-        "models.DecoderLM",
-        d_model=d_model,
-        num_layers=num_layers,
-        mixer=mixer,
-        positions=_rope(config),
-        block=block("nn.Block", norm=norm, ffn=block("nn.SwiGLU", d_ff=d_ff)),
-        tie_embeddings=tied,
-    )
-    return Pretrained(vocab_size, seq_len, model, ours)
+def _window(config: ForeignConfig) -> dict[str, Any]:
+    """Options of a layer with the window of `sliding_window`; null = none."""
+    if config.is_null("sliding_window"):
+        return {}
+    return {"pattern": block("attention.SlidingWindow", window=config.size("sliding_window"))}
 
 
-def _rope(config: ForeignConfig) -> dict[str, Any]:
-    """RoPE as `rope_parameters` say or, in older versions, `rope_theta` and `rope_scaling`."""
-    rope = config.section("rope_parameters")
-    older = config.section("rope_scaling")
-    if len(rope) and len(older):
-        raise ValueError(f"{config.place} has both rope_parameters and rope_scaling; accepted: one of them")
-    rope = rope if len(rope) else older
-    base = rope.number("rope_theta", config.number("rope_theta", 10000.0))
-    config.only(rope_theta=base, partial_rotary_factor=1.0, rope_interleaved=False)
-    kind = rope.choice("rope_type", rope.text("type", "default"), {"default": "default", "linear": "linear"})
-    rope.only(type=kind, partial_rotary_factor=1.0)
-    scaling = block("positions.NoScaling")
-    if kind == "linear":
-        scaling = block("positions.LinearScaling", factor=rope.number("factor"))
-    rope.finish()
-    return block("positions.RoPE", base=base, scaling=scaling)
+def biases(config: ForeignConfig) -> str:
+    return "qkvo" if config.flag("attention_bias", False) else ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from seqlab.models.pretrained.config import read_object
@@ -36,6 +38,20 @@ class ForeignWeights:
     def drop_prefix(self, prefix: str) -> None:
         """Takes `prefix` from the names that have it."""
         self._untaken = {name.removeprefix(prefix): weight for name, weight in self._untaken.items()}
+
+    def change(self, ending: str, rule: Callable[[Tensor], Tensor]) -> None:
+        """Replaces the tensors whose names end so by what `rule` makes of them."""
+        self._untaken = {
+            name: rule(weight) if name.endswith(ending) else weight for name, weight in self._untaken.items()
+        }
+
+    def split(self, layer: str, sizes: dict[str, int]) -> None:
+        """Replaces a linear layer without biases by several, given the number of outputs of each."""
+        name = f"{layer}.weight"
+        if self.has(name):
+            joined = self.take(name, sum(sizes.values()), self._untaken[name].shape[-1])
+            parts = torch.split(joined, [*sizes.values()])
+            self._untaken |= {f"{part}.weight": weight for part, weight in zip(sizes, parts, strict=True)}
 
     def has(self, name: str) -> bool:
         return name in self._untaken
