@@ -25,6 +25,7 @@ class DocumentRows:
 
     Attributes:
         lengths: (N,) number of input tokens of each row.
+        pad_id: token at padding.
 
     Raises:
         ValueError: the stream has no token to predict.
@@ -35,7 +36,7 @@ class DocumentRows:
             raise ValueError(f"the {file.split} split begins at {file.begins} and has no text; give more text")
         self.counts = counts
         self._stream = TokenStream(file)
-        self._pad_id = tokenizer.pad_id
+        self.pad_id = tokenizer.pad_id
         begins = self._stream.places_of(tokenizer.bos_id)
         predicted = np.diff(begins, append=file.num_tokens - 1)  # per document; all tokens but the first
         rows = -(-predicted // seq_len)
@@ -53,7 +54,7 @@ class DocumentRows:
         places = np.arange(lengths.max() + 1)
         # Positions past a row's end repeat its last token, so that none is past the end of the stream.
         ids = self._stream.at(self._begins[indices, None] + np.minimum(places, lengths))  # (B, T + 1)
-        ids[places > lengths] = self._pad_id
+        ids[places > lengths] = self.pad_id
         real = places[:-1] < lengths  # (B, T)
         batch = token_batch(ids, real, self.counts, indices)
-        return batch._replace(tokens=batch.tokens.masked_fill(~torch.from_numpy(real), self._pad_id))
+        return batch._replace(tokens=batch.tokens.masked_fill(~torch.from_numpy(real), self.pad_id))

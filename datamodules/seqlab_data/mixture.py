@@ -54,7 +54,8 @@ class JoinedWindows:
             first = self._ends[k] - len(self.parts[k])
             batches.append(self.parts[k].read(indices[places[-1]] - first))
         order = torch.from_numpy(np.argsort(np.concatenate(places)))
-        fields = (torch.cat(field)[order] for field in zip(*batches, strict=True))
+        # Windows have no documents.
+        fields = (torch.cat(field)[order] for field in zip(*(batch[:-1] for batch in batches), strict=True))
         return TokenBatch(*fields)._replace(rows=torch.from_numpy(indices.copy()))
 
 

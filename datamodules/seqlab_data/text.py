@@ -16,12 +16,16 @@ from seqlab_data.batches import EpochOrder, Groups
 from seqlab_data.document_rows import DocumentRows
 from seqlab_data.documents import check_encoding, content_digest, find_documents, source_name
 from seqlab_data.mixture import JoinedWindows, check_mixture, mixed_order
+from seqlab_data.packed_rows import PackedRows
 from seqlab_data.reading import UTF_8
 from seqlab_data.splits import SPLITS, check_split, given_splits
 from seqlab_data.token_cache import TokenCache, open_mixture, open_token_cache
 from seqlab_data.tokenizers import CharTokenizer, Tokenizer
 from seqlab_data.windows import TextCounts, Windows
 from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order
+
+OF = {"documents": "one document", "packed": "whole documents"}
+"""Content of a row's `seq_len` tokens."""
 
 
 class TextDataModule(SequenceDataModule[TokenBatch]):
@@ -40,7 +44,8 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         batch_size: windows per batch on each rank.
         split: fractions of the text, in characters and in order, used as train, val and test.
         packing: "stream" = windows cut from the concatenated documents; "documents" = rows with one document each (at
-            most `seq_len` tokens of it), in batches of similar length and equal token count, padding included.
+            most `seq_len` tokens of it), in batches of similar length and equal token count, padding included; "packed"
+            = rows of several documents, each of which the model reads alone.
         word_order: "natural", or "shuffled": the words of each line, in all splits, in an order determined by `seed`
             and the position of the line.
         seed: random seed for the order of the training windows.
@@ -67,7 +72,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         seq_len: int = 128,
         batch_size: int = 32,
         split: tuple[float, float, float] = (0.9, 0.05, 0.05),
-        packing: Literal["stream", "documents"] = "stream",
+        packing: Literal["stream", "documents", "packed"] = "stream",
         word_order: WordOrder = "natural",
         seed: int = 0,
         num_workers: int = 0,
@@ -76,8 +81,8 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         super().__init__(seed=seed, num_workers=num_workers, batch_size=batch_size)
         check_at_least(1, seq_len=seq_len)
         check_split(split)
-        if packing not in ("stream", "documents"):
-            raise ValueError(f"data.packing must be stream or documents, got {packing}")
+        if packing not in ("stream", "documents", "packed"):
+            raise ValueError(f"data.packing must be stream, documents or packed, got {packing}")
         if train is None and (val, test) != (None, None):
             raise ValueError("data.val and data.test need data.train; a data.path alone is cut into all three splits")
         if train is not None and path is not None:
@@ -86,8 +91,8 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
                 "into all splits"
             )
         check_mixture(path, mixture)
-        if mixture is not None and packing == "documents":
-            raise ValueError("data.packing documents takes one corpus, without a data.mixture")
+        if mixture is not None and packing != "stream":
+            raise ValueError(f"data.packing {packing} takes one corpus, without a data.mixture")
         self.path = path if train is None else train
         self.mixture = mixture
         self.apart = given_splits(val=val, test=test)
@@ -156,9 +161,11 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
     def _counts(self) -> TextCounts:
         return TextCounts(self.tokenizer.token_bytes)
 
-    def rows(self, split: str) -> Windows | JoinedWindows | DocumentRows:
+    def rows(self, split: str) -> Windows | JoinedWindows | DocumentRows | PackedRows:
         if self.packing == "documents":
             return self._documents[split]
+        if self.packing == "packed":
+            return self._packed[split]
         windows = [Windows(cache.splits[split], self.seq_len, self._counts) for cache in self._caches]
         return windows[0] if self.mixture is None else JoinedWindows(windows)
 
@@ -173,6 +180,10 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         splits = self._caches[0].splits.items()
         return {name: DocumentRows(file, self.seq_len, self._counts, self.tokenizer) for name, file in splits}
 
+    @cached_property
+    def _packed(self) -> dict[str, PackedRows]:
+        return {name: PackedRows(pieces, self.seq_len) for name, pieces in self._documents.items()}
+
     def groups(self, split: str) -> list[NDArray[np.int64]] | None:
         if self.packing != "documents":
             return None
@@ -184,7 +195,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
             **({"mixture": json.dumps(self.mixture)} if self.mixture else {}),
             "split": ", ".join(map(str, self.split)),
             "tokenizer": tokenizer_digest(self.tokenizer),
-            "seq_len": self.seq_len if self.packing == "stream" else f"{self.seq_len} of one document",
+            "seq_len": f"{self.seq_len} of {OF[self.packing]}" if self.packing in OF else self.seq_len,
             "seed": self.seed,
             "batch_size": self.batch_size,
         }

@@ -7,10 +7,12 @@ B batch, T length, S source length, F features, C labels.
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 IGNORE = -100
 """Target id excluded from the loss and from all metrics."""
@@ -25,6 +27,8 @@ class TokenBatch(NamedTuple):
         num_chars: (B,) int64, characters of source text covered by the window's counted targets.
         num_bytes, num_words: (B,) int64, likewise for bytes and words, a newline counting as a word; None = unknown.
         rows: (B,) int64, indices of the windows in their split, -1 where nothing counts; None = unknown.
+        documents: (B, T) int64, document of each token: consecutive tokens with the same number, below 0 at padding. No
+            output depends on another document. None = a row is one text.
     """
 
     tokens: Tensor
@@ -33,6 +37,7 @@ class TokenBatch(NamedTuple):
     num_bytes: Tensor | None = None
     num_words: Tensor | None = None
     rows: Tensor | None = None
+    documents: Tensor | None = None
 
     @property
     def pad_mask(self) -> Tensor:
@@ -89,6 +94,21 @@ class LabelledBatch(NamedTuple):
     def num_tokens(self) -> Tensor:
         counted = self.pad_mask if self.rows is None else self.pad_mask & (self.rows >= 0)[:, None]
         return counted.sum()
+
+
+def alone(batch: TokenBatch) -> TokenBatch:
+    """A packed batch with each document in a row of its own, right-padded, without counts of text; others unchanged."""
+    if batch.documents is None:
+        return batch
+    tokens: list[Tensor] = []
+    targets: list[Tensor] = []
+    for row, ids in enumerate(batch.documents):
+        lengths = ids.unique_consecutive(return_counts=True)[1].tolist()
+        real = [bool(its[0] >= 0) for its in torch.split(ids, lengths)]
+        tokens += compress(torch.split(batch.tokens[row], lengths), real)
+        targets += compress(torch.split(batch.targets[row], lengths), real)
+    counted = pad_sequence(targets, batch_first=True, padding_value=IGNORE)
+    return TokenBatch(pad_sequence(tokens, batch_first=True), counted, num_chars=torch.zeros(len(tokens)))
 
 
 def uncounted(batch: Any) -> Any:

@@ -134,6 +134,7 @@ MODULES: dict[str, Callable[..., Any]] = {
     "images": images,
     "text": text,
     "documents": documents,
+    "packed": partial(documents, packing="packed"),
     "mixture": mixture,
     "shuffled labelled": partial(labelled, word_order="shuffled"),
     "shuffled parallel": partial(parallel, word_order="shuffled"),

@@ -89,7 +89,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("text", {"seed": -1}, "data.seed must be at least 0, got -1"),
     ("text", {"split": (0.9, 0.1, 0.1)}, "data.split must be three positive shares that sum to 1"),
     ("text", {"split": (0.9, 0.1, 0.0)}, "data.split must be three positive shares that sum to 1"),
-    ("text", {"packing": "sentences"}, r"data\.packing must be stream or documents, got sentences"),
+    ("text", {"packing": "sentences"}, r"data\.packing must be stream, documents or packed, got sentences"),
     ("text", {"word_order": "sorted"}, r"data\.word_order must be natural or shuffled, got sorted"),
     ("labelled", {"word_order": "sorted"}, r"data\.word_order must be natural or shuffled, got sorted"),
     ("parallel", {"word_order": "sorted"}, r"data\.word_order must be natural or shuffled, got sorted"),
@@ -123,6 +123,7 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
     ("text", {"tokenizer": ByteTokenizer}, "tokenizer [0-9a-f]{64}, but this"),
     ("text", {"path": "{folder}/text/0.txt"}, "data [0-9a-f]{64}, but this data has data"),
     ("documents", {"packing": "stream"}, "seq_len 16 of one document, but this data has seq_len 16"),
+    ("documents", {"packing": "packed"}, "seq_len 16 of one document, but this data has seq_len 16 of whole documents"),
     (
         "mixture",
         {"mixture": {**SHARES, "web": 0.6, "code": 0.2}},

@@ -76,7 +76,7 @@ def test_windows_of_several_corpora_are_read_as_of_each(make: Make) -> None:
     for row, index in enumerate(indices):
         part, i = parts[index]
         alone = part.read(np.array([i]))
-        for whole, one in zip(batch[:-1], alone[:-1], strict=True):
+        for whole, one in zip(batch[:5], alone[:5], strict=True):
             assert whole is not None and one is not None and torch.equal(whole[row : row + 1], one)
 
 
@@ -90,6 +90,7 @@ def test_windows_of_several_corpora_are_read_as_of_each(make: Make) -> None:
         ({"mixture": {**SHARES, "web": float("nan")}}, r"data\.mixture must be positive shares that sum to 1"),
         ({"mixture": {"web": 1.1, "books": -0.2, "code": 0.1}}, r"data\.mixture must be positive shares"),
         ({"packing": "documents"}, r"data\.packing documents takes one corpus, without a data\.mixture"),
+        ({"packing": "packed"}, r"data\.packing packed takes one corpus, without a data\.mixture"),
         ({"path": {}, "mixture": {}}, r"got shares of none and paths of none"),
         ({"path": None, "train": "x.txt"}, r"got shares of web, books, code and paths of none"),
     ],

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from data.helpers import refused
 from data.modules import documents
 from seqlab.attention import Attention, Bidirectional
-from seqlab.batch import IGNORE
+from seqlab.batch import IGNORE, alone
 from seqlab.models import Encoder, MaskedLM
 from seqlab.tasks import MaskedLanguageModeling
 from seqlab_data import TextDataModule, token_stream
+from seqlab_data.packed_rows import pack
 from seqlab_data.token_cache import TokenFile
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
 from seqlab_data.windows import TextCounts, Windows
@@ -45,7 +46,7 @@ def test_every_token_after_the_first_is_predicted_once(folder: Path, seq_len: in
     pairs: list[tuple[int, int]] = []
     words = 0
     for i in range(len(windows)):
-        tokens, targets, num_chars, num_bytes, num_words, rows = windows.read(np.array([i]))
+        tokens, targets, num_chars, num_bytes, num_words, rows, _ = windows.read(np.array([i]))
         assert rows is not None and rows.tolist() == [i]
         begin = min(i * seq_len, extra - 1)  # the last window ends with the stream
         assert tokens[0].tolist() == stream[begin : begin + seq_len].tolist() and targets.shape == (1, seq_len)
@@ -65,9 +66,10 @@ def test_a_batch_is_its_windows_stacked_and_a_pickle_holds_no_tokens(tmp_path: P
     batch, pickled = windows.read(indices), pickle.dumps(windows)
     assert len(pickled) < 10_000
     for row, i in enumerate(indices):
-        for stacked, alone in zip(batch, pickle.loads(pickled).read(np.array([i])), strict=True):
-            assert stacked is not None and alone is not None and torch.equal(stacked[row : row + 1], alone)
+        for stacked, single in zip(batch[:-1], pickle.loads(pickled).read(np.array([i]))[:-1], strict=True):
+            assert stacked is not None and single is not None and torch.equal(stacked[row : row + 1], single)
             assert stacked.dtype == torch.int64 and stacked.is_contiguous()
+    assert batch.documents is None
 
 
 def test_a_stream_shorter_than_a_window_is_refused(tmp_path: Path) -> None:
@@ -123,16 +125,20 @@ def rows_of(data: TextDataModule, split: str) -> list[tuple[list[int], list[int]
     rows = []
     for batch in data._loader(data._batches(split)):
         assert batch.tokens.numel() <= 3 * SEQ_LEN
+        batch = alone(batch)
         for tokens, targets, real in zip(batch.tokens, batch.targets, batch.pad_mask, strict=True):
             assert not tokens[~real].any() and (targets[~real] == IGNORE).all() and (targets[real] != IGNORE).all()
             rows.append((tokens[real].tolist(), targets[real].tolist()))
     return rows
 
 
+@pytest.mark.parametrize("packing", ["documents", "packed"])
 @pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_each_token_is_predicted_in_its_document(make: Make, split: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_token_is_predicted_in_its_document(
+    make: Make, split: str, packing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(token_stream, "SCANNED", 7)
-    data, bos = make(), ByteTokenizer.bos_id
+    data, bos = make(packing=packing), ByteTokenizer.bos_id
     rows = rows_of(data, split)
     stream = np.fromfile(data._caches[0].splits[split].path, "<u2").tolist()
     begins = [i for i, token in enumerate(stream) if token == bos]
@@ -152,8 +158,19 @@ def test_each_token_is_predicted_in_its_document(make: Make, split: str, monkeyp
         assert totals[0] == totals[1]
 
 
-def test_a_masked_model_does_not_read_pads(make: Make) -> None:
-    data = make()
+@settings(max_examples=60)
+@given(lengths=st.lists(st.integers(1, SEQ_LEN), min_size=1, max_size=40))
+def test_packed_rows_are_full(lengths: list[int]) -> None:
+    """No two rows would fit into one."""
+    rows = pack(np.array(lengths), SEQ_LEN)
+    assert sorted(np.concatenate(rows).tolist()) == list(range(len(lengths)))
+    totals = sorted(sum(lengths[piece] for piece in row) for row in rows)
+    assert totals[-1] <= SEQ_LEN < sum(totals[:2]) or len(rows) == 1
+
+
+@pytest.mark.parametrize("packing", ["documents", "packed"])
+def test_a_masked_model_does_not_read_pads(make: Make, packing: str) -> None:
+    data = make(packing=packing)
 
     def make_model(vocab_size: int, seq_len: int) -> MaskedLM:
         mixer = partial(Attention, num_heads=2, pattern=Bidirectional)

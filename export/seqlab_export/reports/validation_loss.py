@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from seqlab.batch import TokenBatch, alone
 from seqlab.comparison.statistics import over_examples, resampled
 from seqlab_export.reports.bundle_model import BundleModel, with_model
 from seqlab_export.runner.report import ValidationLoss
@@ -59,6 +60,7 @@ def validation_loss(task: Any, datamodule: Any, bundle: Path) -> ValidationLoss:
 def _spread(loader: Any) -> Iterator[Iterator[Any]]:
     """Evenly spaced batches, each as batches of one row."""
     for batch in islice(loader, 0, None, max(len(loader) // BATCHES, 1)):
+        batch = alone(batch) if isinstance(batch, TokenBatch) else batch
         yield (_row(batch, place) for place in range(len(batch.targets)))
 
 

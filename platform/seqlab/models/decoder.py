@@ -18,6 +18,7 @@ from seqlab.models.kind import Kind
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_gpt2
+from seqlab.nn.packing import Documents
 from seqlab.nn.padding import count_real, real_positions
 from seqlab.nn.stack import layers_of
 from seqlab.positions import PositionalEncoding, RoPE
@@ -84,7 +85,13 @@ class DecoderLM(nn.Module):
         init_gpt2(self, num_layers)
 
     def forward(
-        self, tokens: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None, features: bool = False
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        features: bool = False,
+        documents: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """Next-token logits at each position.
 
@@ -93,13 +100,19 @@ class DecoderLM(nn.Module):
             state: state returned by an earlier call; None starts a new sequence.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
             features: whether to return the inputs of `output` (B, T, D) instead of logits.
+            documents: (B, T) int64, documents of packed rows, as in `TokenBatch`; without state and pad_mask.
 
         Returns:
-            logits (B, T, V) and the state to continue from.
+            logits (B, T, V) and the state to continue from; there is none after packed rows.
 
         Raises:
             ValueError: the input exceeds the limit of the positions, or the state belongs to another model or batch.
         """
+        if documents is not None:
+            packed = Documents.of(documents)
+            x = self.positions.embed(self.embedding(tokens), packed.positions)  # (B, T, D)
+            x, _ = self.stack(self.dropout(x), documents=packed)
+            return x if features else self.output(x), {}
         start = None if state is None else self._checked(state, tokens)["position"]
         x = self.positions.embed(self.embedding(tokens), real_positions(start, pad_mask, tokens))  # (B, T, D)
         x, layer_state = self.stack(self.dropout(x), state, pad_mask=pad_mask)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from seqlab.mixer import Mixer, State
 from seqlab.nn.feed_forward import GELU, FeedForward, NoFeedForward
 from seqlab.nn.norm import LayerNorm, Norm
+from seqlab.nn.packing import Documents, each_alone
 from seqlab.nn.residual import Residual, StochasticDepth, Sum
 
 
@@ -73,9 +74,23 @@ class Block(nn.Module):
         """Norm after the last block if blocks do not normalise the stream itself; otherwise the identity."""
         return self._norm(self.mixer.d_model) if self.norm_place not in ("post", "none") else nn.Identity()
 
-    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """Maps x (B, T, D) to (B, T, D) and the mixer's new state; arguments are as in `Mixer.forward`."""
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        documents: Documents | None = None,
+    ) -> tuple[Tensor, State]:
+        """Maps x (B, T, D) to (B, T, D) and the mixer's new state; arguments are as in `Mixer.forward`.
+
+        Args:
+            documents: documents of packed rows, each of which the mixer reads alone and from its initial state; there
+                is no new state then.
+        """
         entered = self._before(self.mixer_norm, x)
+        if documents is not None:
+            return self._finish(x, entered, each_alone(self.mixer, entered, documents)), {}
         mixed, new_state = self.mixer(entered, state, pad_mask=pad_mask)
         return self._finish(x, entered, mixed), new_state
 

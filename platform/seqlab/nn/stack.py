@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, cast
 
@@ -12,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from seqlab.mixer import Mixer, State, StateEntry, StateSpec, size_of
 from seqlab.nn.block import Block
+from seqlab.nn.packing import Documents
 
 if TYPE_CHECKING:
     from seqlab.positions import PositionalEncoding
@@ -76,15 +78,23 @@ class Stack(nn.Module):
         self.norm = blocks[-1].final_norm()
         self.first_call = max(layer.first_call for layer in mixers)
 
-    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """Maps x (B, T, D) to (B, T, D) and the new state; arguments are as in `Mixer.forward`."""
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        documents: Documents | None = None,
+    ) -> tuple[Tensor, State]:
+        """Maps x (B, T, D) to (B, T, D) and the new state; arguments are as in `Block.forward`."""
         names, states = self._names(), []
         for stored, block in zip(names, self._blocks(), strict=True):
             own = None if state is None else _renamed(state, stored)
             if self.keeps_activations or not (self.training and torch.is_grad_enabled()):
-                x, layer_state = block(x, own, pad_mask=pad_mask)
+                x, layer_state = block(x, own, pad_mask=pad_mask, documents=documents)
             else:
-                x, layer_state = checkpoint(block, x, own, pad_mask=pad_mask, use_reentrant=False)
+                read = partial(block, pad_mask=pad_mask, documents=documents)
+                x, layer_state = checkpoint(read, x, own, use_reentrant=False)
             states.append(layer_state)
         return self.norm(x), _joined(states, names)
 

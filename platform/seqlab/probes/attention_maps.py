@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from seqlab.batch import IGNORE, PairBatch, TokenBatch
+from seqlab.batch import IGNORE, PairBatch, TokenBatch, alone
 from seqlab.models.reading import read
 from seqlab.probes.attention_weights import recorded_weights
 from seqlab.tasks.drawings import AttentionMap, attention_maps
@@ -41,6 +41,7 @@ class AttentionMaps(Callback):
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         batch = pl_module.transfer_batch_to_device(next(iter(data.val_dataloader())), pl_module.device, 0)
+        batch = alone(batch) if isinstance(batch, TokenBatch) else batch
         model: Any = pl_module.model
         with recorded_weights(model.eval()) as weights:
             read(model, batch)  # on every rank, since a sharded model needs all of them
@@ -69,7 +70,7 @@ def _texts(batch: Any, row: int, data: Any) -> tuple[list[str], list[str]]:
         source = batch.source[row][batch.source_mask[row]]
         return _names(read, data.tokenizer), _names(source, data.source_tokenizer)
     if isinstance(batch, TokenBatch):
-        return _names(batch.tokens[row], getattr(data, "tokenizer", None)), []
+        return _names(batch.tokens[row][batch.pad_mask[row]], getattr(data, "tokenizer", None)), []
     inputs = batch.inputs[row][batch.pad_mask[row]]
     names = [str(place) for place in range(len(inputs))] if inputs.dim() > 1 else _names(inputs, data.tokenizer)
     return names, names

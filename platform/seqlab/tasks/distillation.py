@@ -14,8 +14,7 @@ from torch import Tensor
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models.kind import kind_of
-from seqlab.tasks.language_modeling import LanguageModeling
-from seqlab.tasks.large_vocabulary import Logits
+from seqlab.tasks.language_modeling import LanguageModeling, logits_of
 from seqlab.tasks.task import squared_log_z, summed_nats
 
 
@@ -98,7 +97,7 @@ class Distillation(LanguageModeling):
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         student, teacher = self._logits(batch), self.taught_by
         with torch.no_grad():
-            taught = Logits(teacher, lambda **what: teacher(batch.tokens, **what)[0])
+            taught = logits_of(teacher, batch)
 
         def loss(said: Tensor, expected: Tensor, targets: Tensor) -> Tensor:
             logits = student.logits(said)

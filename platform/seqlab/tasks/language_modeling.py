@@ -14,6 +14,7 @@ from torchmetrics import Metric
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import DecoderLM
+from seqlab.nn.packing import Documents
 from seqlab.tasks.large_vocabulary import Logits
 from seqlab.tasks.metrics import LanguageModelingMetrics, Mean, MeanByLength
 from seqlab.tasks.task import Task, check_told
@@ -74,6 +75,8 @@ class LanguageModeling(Task):
         counted = batch.targets != IGNORE
         each, hits = nats[counted], best[counted] == batch.targets[counted]
         positions = torch.arange(1, counted.shape[1] + 1, device=counted.device).expand_as(counted)
+        if batch.documents is not None:
+            positions = Documents.of(batch.documents).positions + 1
         text = each.double().sum(), counted.sum(), batch.num_chars.sum(), hits.sum(), num_bytes, num_words
         return {"text": text, "loss_by_position": (each, positions[counted])}
 
@@ -83,7 +86,13 @@ class LanguageModeling(Task):
         return [{"nats": row[counted].tolist()} for row, counted in zip(nats, batch.targets != IGNORE, strict=True)]
 
     def _logits(self, batch: TokenBatch) -> Logits:
-        return Logits(self.model, lambda **what: self.model(batch.tokens, **what)[0])
+        return logits_of(self.model, batch)
+
+
+def logits_of(model: nn.Module, batch: TokenBatch) -> Logits:
+    """Logits of a causal model; documents of packed rows are read separately."""
+    packed = {} if batch.documents is None else {"documents": batch.documents}
+    return Logits(model, lambda **what: model(batch.tokens, **packed, **what)[0])
 
 
 class Answering(LanguageModeling):

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
 
-from seqlab.batch import IGNORE, TokenBatch
+from seqlab.batch import IGNORE, TokenBatch, alone
 from seqlab.models import MaskedLM
 from seqlab.tasks.large_vocabulary import Logits
 from seqlab.tasks.metrics import Mean, MeanByLength, Perplexity
@@ -70,12 +70,13 @@ class MaskedLanguageModeling(Task):
         self.share = share
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        masked = self.masked(batch)
+        masked = self.masked(alone(batch))
         return self._logits(masked).summed_nats(masked.targets)
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """Predictions for the tokens that a validation masks: their "positions" in the row, the likeliest "tokens",
         and the "nats" of the true tokens."""
+        batch = alone(batch)
         masked = self.masked(batch, _draws_of(batch.tokens, batch.pad_mask))
         nats, likeliest = self._logits(masked).nats_and_best(masked.targets)
         found = zip(masked.targets != IGNORE, likeliest, nats, strict=True)
@@ -93,6 +94,7 @@ class MaskedLanguageModeling(Task):
         }
 
     def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
+        batch = alone(batch)
         masked = self.masked(batch, _draws_of(batch.tokens, batch.pad_mask))
         nats, best = self._logits(masked).nats_and_best(masked.targets)
         chosen = masked.targets != IGNORE
