@@ -11,7 +11,7 @@ import torch
 
 from contracts.cases import MIXERS
 from seqlab.models import DecoderLM
-from seqlab.nn import Block, LayerNorm, RMSNorm, SwiGLU
+from seqlab.nn import GEGLU, Block, LayerNorm, RMSNorm, SwiGLU
 from seqlab.positions import ALiBi, Learned, NoPositions, RoPE
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import export_bundle
@@ -31,7 +31,13 @@ def drawn(draw: np.random.Generator, most_d_model: int, most_tokens: int, layers
         num_layers=int(draw.integers(1, layers + 1)),
         mixer=mixer.factory,
         positions=positions[draw.integers(len(positions))],
-        block=partial(Block, norm=[LayerNorm, RMSNorm][draw.integers(2)], ffn=partial(SwiGLU, d_ff=3 * d_model)),
+        block=partial(
+            Block,
+            norm=[LayerNorm, RMSNorm][draw.integers(2)],
+            norm_place=["pre", "sandwich", "branch"][draw.integers(3)],
+            ffn=partial([SwiGLU, GEGLU][draw.integers(2)], d_ff=3 * d_model),
+        ),
+        logit_cap=[None, 10.0][draw.integers(2)],
     )
     with torch.no_grad():
         for parameter in model.parameters():
