@@ -45,6 +45,9 @@ def generate(options: argparse.Namespace) -> int:
     out = for_programs()
     model.write(prompt, on_text=partial(print, end="", flush=True, file=out), **chosen)
     print(file=out)
+    if isinstance(model, Generator) and model.speculated is not None:
+        tokens, passes = model.speculated
+        print(f"{len(tokens)} tokens in {passes} passes over the model", file=sys.stderr)
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from seqlab.decoding.beam import BeamDecoder, beam_search
 from seqlab.decoding.generate import Decoder, generate, padded_right
 from seqlab.decoding.repetition import Repetition
 from seqlab.decoding.sampling import Sampling
+from seqlab.decoding.speculate import Guesser, Speculated, speculate
 from seqlab.decoding.text import Rows, TextCodec
 
 Answer = dict[str, str | float]
@@ -146,8 +147,13 @@ class TextModel(ABC):
 
 
 class Generator(TextModel):
-    """Continues each prompt independently."""
+    """Continues each prompt independently.
 
+    Attributes:
+        speculated: the last text, and the passes over the model that it took; None = the model guesses no tokens.
+    """
+
+    speculated: Speculated | None = None
     verb = "generate"
     options = GENERATE
     outputs: ClassVar = {"text": str}
@@ -183,7 +189,11 @@ class Generator(TextModel):
     def _continue(
         self, rows: Rows, settings: dict[str, Any], on_token: Callable[[int, int], None] | None = None
     ) -> Rows:
-        return generate(self.decoder, rows, stop_ids=self.codec.stop_ids, on_token=on_token, **settings)
+        told = {"stop_ids": self.codec.stop_ids, "on_token": on_token, **settings}
+        if len(rows) > 1 or not getattr(self.decoder, "num_ahead", 0):
+            return generate(self.decoder, rows, **told)
+        self.speculated = speculate(cast(Guesser, self.decoder), rows[0], **told)
+        return [self.speculated.tokens]
 
 
 class Translator(TextModel):

@@ -59,6 +59,21 @@ class TorchDecoder:
         logits, state = read()
         return _to_numpy(logits[:, scored]), state
 
+    @property
+    def num_ahead(self) -> int:
+        heads = getattr(self.model, "ahead", None)
+        return 0 if heads is None else len(heads.layers)
+
+    @torch.inference_mode()
+    def guess(
+        self, tokens: NDArray[np.int64], state: State | None, first: int
+    ) -> tuple[NDArray[np.floating], NDArray[np.int64], State]:
+        """As in `Guesser`."""
+        x, new_state = self.model(torch.from_numpy(tokens).to(self.device), state, features=True)  # x (1, T, D)
+        x = x[0, first:]  # (T - first, D)
+        guesses = self.model.output(self.model.ahead(x)).argmax(dim=-1)  # (T - first, N)
+        return _to_numpy(self.model.output(x)), guesses.cpu().numpy(), new_state
+
     @torch.inference_mode()
     def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
         logits, new_state = self.model.step(torch.from_numpy(tokens).to(self.device), state)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from seqlab.attention import Attention
 from seqlab.mixer import POSITION, Cuts, Mixer, State, StateSpec, check_state, size_of
+from seqlab.models.ahead import HeadsAhead
 from seqlab.models.kind import Kind
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
@@ -41,11 +42,12 @@ class DecoderLM(nn.Module):
             `nn.Embedding`, as in GPT-2.
         tie_embeddings: whether the output layer shares the weights of the token embedding.
         logit_cap: bound on the absolute logit, cap tanh(logit / cap) (Gemma 2, section 2); None = unbounded.
+        num_ahead: number of heads that predict the tokens after the next one (`HeadsAhead`).
         dropout: dropout probability on the embeddings, in training.
 
     Raises:
-        ValueError: a mixer is not causal, needs an encoder, or is incompatible with the positions, or `logit_cap` is
-            not positive.
+        ValueError: a mixer is not causal, needs an encoder, or is incompatible with the positions, `logit_cap` is not
+            positive, or `num_ahead` is below 0.
     """
 
     kind: ClassVar = Kind("prompts", embedded_by="embedding")
@@ -64,11 +66,14 @@ class DecoderLM(nn.Module):
         embed: Callable[[int, int], nn.Embedding] | None = None,
         tie_embeddings: bool = True,
         logit_cap: float | None = None,
+        num_ahead: int = 0,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if logit_cap is not None and not logit_cap > 0:
             raise ValueError(f"logit_cap must be positive, got {logit_cap}")
+        if num_ahead < 0:
+            raise ValueError(f"num_ahead must be at least 0, got {num_ahead}")
         self.vocab_size = vocab_size
         self.logit_cap = logit_cap
         told = positions(d_model, max_seq_len)
@@ -79,10 +84,13 @@ class DecoderLM(nn.Module):
         mixers = [make(d_model, k) for k, make in enumerate(layers_of(mixer, num_layers))]
         self.stack = Stack(mixers, positions=self.positions, block=block, causal=True)
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
+        self.ahead = HeadsAhead(d_model, num_ahead) if num_ahead else None
         self.max_seq_len = self.positions.max_seq_len
         self.first_call = self.stack.first_call
         self.init_state(0)  # raises for a mixer that needs an encoder's memory
         init_gpt2(self, num_layers)
+        if self.ahead is not None:
+            self.ahead.begin()
 
     def forward(
         self,

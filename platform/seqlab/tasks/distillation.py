@@ -107,7 +107,8 @@ class Distillation(LanguageModeling):
             mixed = (1 - self.share) * summed_nats(logits, targets)[0] + self.share * divergence
             return mixed + self.z_loss * squared_log_z(logits, targets) if self.z_loss else mixed
 
-        return student.summed(loss, taught.said, batch.targets), (batch.targets != IGNORE).sum()
+        total = student.summed(loss, taught.said, batch.targets) + self.nats_ahead(batch, student)
+        return total, (batch.targets != IGNORE).sum()
 
 
 def summed_divergence(teacher: Tensor, student: Tensor, targets: Tensor, temperature: float) -> Tensor:

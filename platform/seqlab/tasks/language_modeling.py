@@ -30,10 +30,12 @@ class LanguageModeling(Task):
         model: called with vocab_size and seq_len.
         z_loss: weight of the auxiliary loss log^2 Z, Z the softmax normaliser, used in training only; keeps logits
             small (Chowdhery et al. 2023, "PaLM", section 5: 1e-4).
+        ahead_weight: weight of the mean loss of the model's `num_ahead` heads, in training only (DeepSeek-V3, equation
+            25).
         optim: lr, optimizer, schedule and other options of `Task`.
 
     Raises:
-        ValueError: `z_loss` is below 0.
+        ValueError: a weight is below 0.
     """
 
     score_names: tuple[str, ...] = (
@@ -48,17 +50,32 @@ class LanguageModeling(Task):
         *,
         model: Callable[[int, int], nn.Module] = DecoderLM,
         z_loss: float = 0.0,
+        ahead_weight: float = 0.3,
         **optim: Any,
     ) -> None:
         check_told("language modeling", vocab_size=vocab_size, seq_len=seq_len)
         super().__init__(model(vocab_size, seq_len), **optim)
         if not z_loss >= 0:
             raise ValueError(f"z_loss must be at least 0, got {z_loss}")
+        if not ahead_weight >= 0:
+            raise ValueError(f"ahead_weight must be at least 0, got {ahead_weight}")
+        self.ahead_weight = ahead_weight
         self.seq_len = seq_len
         self.z_loss = z_loss
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        return self._logits(batch).summed_nats(batch.targets, z_loss=self.z_loss)
+        logits = self._logits(batch)
+        total, count = logits.summed_nats(batch.targets, z_loss=self.z_loss)
+        return total + self.nats_ahead(batch, logits), count
+
+    def nats_ahead(self, batch: TokenBatch, logits: Logits) -> Tensor | float:
+        """Weighted sum () of the losses of the heads that predict further tokens, for the logits of a batch."""
+        heads = getattr(self.model, "ahead", None)
+        if heads is None or not self.ahead_weight:
+            return 0.0
+        features = heads(logits.said).unbind(dim=-2)  # (B, T, D) each
+        nats = [logits.of(x).summed_nats(further(batch, k))[0] for k, x in enumerate(features, start=1)]
+        return self.ahead_weight * torch.stack(nats).mean()
 
     def losses(self, batch: TokenBatch) -> Tensor:
         return self._logits(batch).counted_nats(batch.targets)
@@ -87,6 +104,17 @@ class LanguageModeling(Task):
 
     def _logits(self, batch: TokenBatch) -> Logits:
         return logits_of(self.model, batch)
+
+
+def further(batch: TokenBatch, places: int) -> Tensor:
+    """Targets (B, T) so many places after those of a batch, `IGNORE` where a target does not count or the later one is
+    beyond the row or document."""
+    later = batch.targets.roll(-places, dims=1)
+    beyond = batch.targets == IGNORE
+    beyond[:, max(beyond.shape[1] - places, 0) :] = True
+    if batch.documents is not None:
+        beyond |= batch.documents.roll(-places, dims=1) != batch.documents
+    return later.masked_fill(beyond, IGNORE)
 
 
 def logits_of(model: nn.Module, batch: TokenBatch) -> Logits:

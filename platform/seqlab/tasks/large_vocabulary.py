@@ -39,6 +39,10 @@ class Logits:
         self.by_rows = hasattr(model, "output")
         self.said = read(features=True) if self.by_rows else read()
 
+    def of(self, features: Tensor) -> Logits:
+        """Logits of other features (..., D) of the same model."""
+        return Logits(self.model, lambda **_: features)
+
     def summed_nats(self, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of the targets (...) that are not `IGNORE`, and their number, both (). The options are
         the same as in `seqlab.tasks.task.summed_nats`."""
