@@ -131,7 +131,7 @@ def test_what_cannot_be_built(build: Callable[[int], Any], message: str) -> None
 def test_positions_of_one_layer() -> None:
     """A layer with an encoding of its own computes as in a model that has that encoding."""
     x = torch.randn(2, 6, 16)
-    ours = {"none": NoPositions, "another": partial(RoPE, base=100.0)}
+    ours: dict[str, Any] = {"none": NoPositions, "another": partial(RoPE, base=100.0)}
     for name, positions in ours.items():
         mixer, alone = Attention(16, positions=positions), Attention(16)
         mixer.attach_positions(RoPE(16, 8))

@@ -129,7 +129,7 @@ def test_heads_begin_as_the_model() -> None:
 def test_a_head_is_trained_on_the_token_that_it_predicts() -> None:
     """Medusa's head k, against a loop over positions."""
     model = partial(DecoderLM, d_model=8, num_ahead=2)
-    task = LanguageModeling(VOCAB_SIZE, 8, model=model, ahead_weight=0.5).double()
+    task: Any = LanguageModeling(VOCAB_SIZE, 8, model=model, ahead_weight=0.5).double()
     for layer in task.model.ahead.layers:
         torch.nn.init.normal_(layer.weight)
     tokens, targets = torch.randint(VOCAB_SIZE, (2, 2, 8))
@@ -138,12 +138,14 @@ def test_a_head_is_trained_on_the_token_that_it_predicts() -> None:
     batch = TokenBatch(tokens, targets, torch.ones(2), documents=documents)
     total, count = task.loss(batch)
     x, _ = task.model(tokens, documents=documents, features=True)
-    expected = 0.0
+    expected = torch.zeros((), dtype=torch.float64)
     for k, layer in enumerate(task.model.ahead.layers, start=1):
         for row, t in np.ndindex(2, 8 - k):
             if targets[row, t] != IGNORE and documents[row, t] == documents[row, t + k]:
                 mapped = x[row, t] + torch.nn.functional.silu(layer(x[row, t]))
-                expected += 0.25 * torch.nn.functional.cross_entropy(task.model.output(mapped), targets[row, t + k])
+                expected = expected + 0.25 * torch.nn.functional.cross_entropy(
+                    task.model.output(mapped), targets[row, t + k]
+                )
     task.ahead_weight = 0.0
     plain, same = task.loss(batch)
     assert count == same == 13

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ CAUSAL = [mixer for mixer in MIXERS if mixer.causal and not mixer.memory and mix
 def drawn(draw: np.random.Generator, most_d_model: int, most_tokens: int, layers: int) -> DecoderLM:
     mixer = CAUSAL[draw.integers(len(CAUSAL))]
     positions = [NoPositions, Learned, *([RoPE, ALiBi] if mixer.attends else [])]
+    places: list[Any] = ["pre", "sandwich", "branch"]
     d_model = 32 * int(2 ** draw.uniform(0, np.log2(most_d_model / 32)))
     model = DecoderLM(
         int(most_tokens ** draw.uniform(0.5, 1)),
@@ -34,7 +36,7 @@ def drawn(draw: np.random.Generator, most_d_model: int, most_tokens: int, layers
         block=partial(
             Block,
             norm=[LayerNorm, RMSNorm][draw.integers(2)],
-            norm_place=["pre", "sandwich", "branch"][draw.integers(3)],
+            norm_place=places[draw.integers(3)],
             ffn=partial([SwiGLU, GEGLU][draw.integers(2)], d_ff=3 * d_model),
         ),
         logit_cap=[None, 10.0][draw.integers(2)],

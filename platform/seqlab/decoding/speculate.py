@@ -19,8 +19,9 @@ from seqlab.decoding.sampling import GREEDY, Sampling, choose
 class Guesser(Decoder, Protocol):
     """Decoder with heads that guess further tokens."""
 
-    num_ahead: int
-    """Number of heads N; 0 = none."""
+    @property
+    def num_ahead(self) -> int:
+        """Number of heads N; 0 = none."""
 
     def guess(
         self, tokens: NDArray[np.int64], state: Any, first: int
