@@ -53,7 +53,7 @@ class GuessForm(nn.Module):
         self.sequence = SequenceForm(model)
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State, scored: Tensor) -> tuple[Tensor, State, Tensor]:
-        """As `SequenceForm`, and guesses (B, K, N) of the N tokens after the one that the logits are of."""
+        """Outputs of `SequenceForm`, and guesses (B, K, N) of the N tokens after the one that the logits are of."""
         x, new_state = self.sequence.features(tokens, pad_mask, state, scored)  # x (B, K, D)
         guesses = self.model.output(self.model.ahead(x)).argmax(dim=-1)  # (B, K, N)
         return _widened(self.model.output(x)), new_state, guesses
