@@ -68,7 +68,7 @@ class TorchDecoder:
     def guess(
         self, tokens: NDArray[np.int64], state: State | None, first: int
     ) -> tuple[NDArray[np.floating], NDArray[np.int64], State]:
-        """Implements `Guesser.guess`."""
+        """Reads tokens and guesses further ones, as `seqlab.decoding.speculate.Guesser` says."""
         x, new_state = self.model(torch.from_numpy(tokens).to(self.device), state, features=True)  # x (1, T, D)
         x = x[0, first:]  # (T - first, D)
         guesses = self.model.output(self.model.ahead(x)).argmax(dim=-1)  # (T - first, N)
