@@ -237,7 +237,7 @@ class BundleRunner(Bundle, ArrayDecoder):
     def guess(
         self, tokens: NDArray[np.int64], state: State | None, first: int
     ) -> tuple[NDArray[np.floating], NDArray[np.int64], State]:
-        """Implements `seqlab.decoding.speculate.Guesser`. The old state is kept."""
+        """Reads tokens and guesses further ones, as `seqlab.decoding.speculate.Guesser` says. The old state is kept."""
         assert self.manifest.guess is not None
         state = self.init_state(1) if state is None else state
         mask = np.ones(tokens.shape, dtype=np.bool_)
