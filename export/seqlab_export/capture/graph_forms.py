@@ -55,8 +55,9 @@ class GuessForm(nn.Module):
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State, scored: Tensor) -> tuple[Tensor, State, Tensor]:
         """Outputs of `SequenceForm`, and guesses (B, K, N) of the N tokens after the one that the logits are of."""
         x, new_state = self.sequence.features(tokens, pad_mask, state, scored)  # x (B, K, D)
-        guesses = self.model.output(self.model.ahead(x)).argmax(dim=-1)  # (B, K, N)
-        return _widened(self.model.output(x)), new_state, guesses
+        # A single product with the output layer, whose weights a quantised graph then holds once.
+        every = self.model.output(torch.cat((x.unsqueeze(-2), self.model.ahead(x)), dim=-2))  # (B, K, 1 + N, V)
+        return _widened(every[..., 0, :]), new_state, every[..., 1:, :].argmax(dim=-1)
 
     def info(self) -> GraphInfo:
         like = self.sequence.info()

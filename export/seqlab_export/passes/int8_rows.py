@@ -27,8 +27,7 @@ def quantize_to_int8(model: ir.Model) -> None:
     for node in [node for node in model.graph if node.op_type == "LSTM"]:
         for place in (1, 2):
             node.replace_input_with(place, _restored(model.graph, node.inputs[place]))
-    of_graph = partial(_linear_in_int8, model.graph), partial(_is_linear, model.graph)
-    rewrite(model, [RewriteRule(_linear, *of_graph)])
+    rewrite(model, [RewriteRule(_linear, _linear_in_int8, partial(_is_linear, model.graph))])
 
 
 def multiply_rows(op: Any, x: ir.Value, levels: ir.Value, scale: ir.Value) -> ir.Value:
@@ -54,13 +53,9 @@ def _is_linear(graph: ir.Graph, context: Any, *, weight: ir.Value, y: ir.Value, 
     return weight.const_value is not None and len(weight.const_value.shape) == 2 and node in graph
 
 
-def _linear_in_int8(graph: ir.Graph, op: Any, x: ir.Value, weight: ir.Value, y: ir.Value) -> ir.Value:
+def _linear_in_int8(op: Any, x: ir.Value, weight: ir.Value, y: ir.Value) -> ir.Value:
     levels, scale = _rounded(weight, axis=0)
-    # Another product with this weight has its levels already.
-    held = [
-        graph.initializers.get(name) or op.initializer(ir.tensor(array), name=name)
-        for name, array in _named(weight, levels, scale[0])
-    ]
+    held = [op.initializer(ir.tensor(array), name=name) for name, array in _named(weight, levels, scale[0])]
     return multiply_rows(op, x, *held)
 
 
