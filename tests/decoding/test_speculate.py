@@ -58,7 +58,7 @@ def test_the_text_is_that_of_generate(name: str, options: dict[str, Any]) -> Non
     seen: list[int] = []
     text = speculate(decoder, PROMPT, max_new_tokens=MOST, on_token=lambda row, token: seen.append(token), **options)
     assert [text.tokens] == generate(decoder, [PROMPT], max_new_tokens=MOST, **options) and seen == text.tokens
-    assert text.passes >= 1
+    assert text.passes <= MOST + MOST // 8  # at worst a token a pass, and the passes that catch up
 
 
 class Told(TorchDecoder):

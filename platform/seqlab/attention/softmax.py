@@ -35,8 +35,8 @@ class Attention(SelfAttention):
         num_kv_heads: number of key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
         head_dim: channels K per head; None = d_model / num_heads, which must be a whole number.
         pattern: factory of the mask pattern: the keys a query may attend to.
-        positions: factory of this layer's own positional encoding, which acts on queries and keys or on scores, or of
-            none, `NoPositions` (SmolLM3); called with d_model and 0. None = the model's.
+        positions: factory of this layer's own positional encoding, on queries and keys or on scores, called with
+            d_model and 0; `NoPositions` for a layer without positions (SmolLM3). None = the model's encoding.
         parts: factories of modifications, applied in this order; each is called with d_model, num_heads and head_dim.
         scale: factor on the scores; None = 1 / sqrt(K).
         bias: whether the projections have biases.

@@ -119,12 +119,17 @@ def read_decoder(config: ForeignConfig, weights: ForeignWeights, family: Decoder
 
 def gated(name: str, d_model: int, d_ff: int) -> ForeignFeedForward:
     """SwiGLU or GEGLU."""
-    shapes = {"gate_proj": (d_ff, d_model), "up_proj": (d_ff, d_model), "down_proj": (d_model, d_ff)}
+    shapes = gated_shapes(d_model, d_ff)
 
     def read(weights: ForeignWeights, at: str, to: str) -> dict[str, Tensor]:
         return {f"{to}.{part}.weight": weights.take(f"{at}.{part}.weight", *shape) for part, shape in shapes.items()}
 
     return ForeignFeedForward(block(f"nn.{name}", d_ff=d_ff), read)
+
+
+def gated_shapes(d_model: int, d_ff: int) -> dict[str, tuple[int, int]]:
+    """Shapes of the weights of a gated feed-forward, by layer."""
+    return {"gate_proj": (d_ff, d_model), "up_proj": (d_ff, d_model), "down_proj": (d_model, d_ff)}
 
 
 def _swiglu(config: ForeignConfig, d_model: int) -> ForeignFeedForward:

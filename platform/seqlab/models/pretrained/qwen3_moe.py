@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqlab.models.pretrained.config import ForeignConfig
-from seqlab.models.pretrained.decoder import Decoder, ForeignFeedForward, read_decoder
+from seqlab.models.pretrained.decoder import Decoder, ForeignFeedForward, gated_shapes, read_decoder
 from seqlab.models.pretrained.llama import biases, refuse_windows
 from seqlab.models.pretrained.read import Pretrained, block
 from seqlab.models.pretrained.rope import read_rope
@@ -35,7 +35,7 @@ def _experts(config: ForeignConfig) -> ForeignFeedForward:
     if config.flag("norm_topk_prob", False) != (top_k > 1):
         config.refuse("norm_topk_prob", "true with several experts for a token, false with one")
     d_model, d_ff = config.size("hidden_size"), config.size("moe_intermediate_size")
-    shapes = {"gate_proj": (d_ff, d_model), "up_proj": (d_ff, d_model), "down_proj": (d_model, d_ff)}
+    shapes = gated_shapes(d_model, d_ff)
 
     def read(weights: ForeignWeights, at: str, to: str) -> dict[str, Tensor]:
         ours = {f"{to}.router.weight": weights.take(f"{at}.gate.weight", num_experts, d_model)}
