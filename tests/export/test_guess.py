@@ -86,7 +86,7 @@ def test_every_runtime_writes_the_text_of_the_steps(
     # In int8 and int4 a pass and a step differ by more than rounding.
     assert found.tokens == text or "precision" in options
 
-    written = {"max_new_tokens": MOST, "temperature": sampling.temperature, "seed": sampling.seed}
+    written: dict[str, Any] = {"max_new_tokens": MOST, "temperature": sampling.temperature, "seed": sampling.seed}
     expected = open_text_model(folder).write("abc", **written)
     flags = ["--prompt", "abc", "--max-new-tokens", str(MOST), "--temperature", str(sampling.temperature)]
     done = programs.run("generate", folder, *flags, "--seed", str(sampling.seed))
