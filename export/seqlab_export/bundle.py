@@ -153,6 +153,7 @@ def _manifest(plan: ExportPlan, exported: Exported, folder: Path) -> Manifest:
         model=graphs.get("model"),
         step=step,
         taps=graphs.get("taps"),
+        guess=graphs.get("guess"),
         state=tuple(replace(entry, dims=dims[f"state_{entry.name}"]) for entry in plan.state),
         in_place=exported.in_place,
         tokenizer="tokenizer" if "tokenizer" in plan.tokenizers else None,

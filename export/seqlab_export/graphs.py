@@ -58,7 +58,7 @@ class Pass(NamedTuple):
 def passes_of(plan: ExportPlan, form: str, source_keys: SourceKeys) -> tuple[Pass, ...]:
     """The passes over the graph of a form, in order."""
     step, target, quantized = form == "step", plan.target, plan.precision in ("int8", "int4")
-    shared = form in ("model", "step") and not quantized
+    shared = form in ("model", "step", "guess") and not quantized
     return (
         Pass("constants", not quantized, fold_constants),
         Pass("constants and weights", quantized, fold_weights),

@@ -205,7 +205,7 @@ def test_it_comes_back_as_it_was_written(shared: Shared, tmp_path: Path) -> None
 
 def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
     model, folder, _ = shared("attention")
-    assert (content["format"], content["version"], content["seq_len"]) == (FORMAT, 9, 32)
+    assert (content["format"], content["version"], content["seq_len"]) == (FORMAT, 10, 32)
     assert (content["precision"], content["vocab_size"], content["max_seq_len"]) == ("fp32", model.vocab_size, None)
     assert content["provenance"]["run_id"] == "a run" and content["provenance"]["commit"] == "a commit"
     assert content["model"]["inputs"][0] == {"name": "tokens", "dtype": "int64", "dims": ["B", "T"]}
@@ -253,7 +253,7 @@ def change(content: dict[str, Any], path: str, value: Any) -> None:
     ("path", "value", "message"),
     [
         ("format", "other", f'it lacks "format": "{FORMAT}"'),
-        ("version", 1, "has version 1, this program reads version 9; export it again"),
+        ("version", 1, "has version 1, this program reads version 10; export it again"),
         ("vocab_size", "11", "the manifest.vocab_size must be a whole number from 1 to 2.40, got '11'"),
         ("vocab_size", True, "the manifest.vocab_size must be a whole number from 1 to 2.40, got True"),
         ("vocab_size", 12, "model.onnx gives no logits of vocab_size 12"),

@@ -98,6 +98,8 @@ CASES: dict[str, Callable[..., Any]] = {
     **{name: of_blocks("parts of heads", options={"optimizer": made}) for name, made in OPTIMIZERS.items()},
     **{name: of_mixer(mixer) for name, mixer in {**MIXERS, "RNNSeq2Seq": RNNSeq2Seq}.items()},
 }
+AHEAD = partial(language_model, num_ahead=2)
+CASES["heads ahead"] = partial(fit, kind="", made=AHEAD, precision="64-true")
 CASES["LoRA"] = partial(fit, kind="", made=adapted, precision="64-true", gradient_clip_val=0.05)
 EXPERTS = partial(Block, ffn=partial(MixtureOfExperts, num_experts=4, num_shared=1))
 CASES["experts"] = partial(fit, kind="", made=partial(language_model, block=EXPERTS), precision="64-true")
@@ -116,14 +118,14 @@ LAYOUTS: dict[str, tuple[int, int | None]] = {
 FAST = {
     "ddp": ("translation", "classification", "experts"),
     "fsdp2": ("masked", "translation", "images", "frames", "LSTM", "clipped by norm", "averaged", "LoRA", "experts"),
-    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach", "experts", "distillation"),
+    "tp": (*BLOCKS, *FLAGS, "masked", "translation", "foreach", "experts", "distillation", "heads ahead"),
 }
 """Cases of a plain `make test`."""
 SLOW = {
     "ddp": (*KINDS, "Adafactor", "Muon"),
     "fsdp2": (*KINDS, "RNNSeq2Seq", "compiled heads", "compiled LSTM"),
     "tp": (*KINDS, "compiled heads", "compiled LSTM"),
-    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach", "experts", "distillation"),
+    "fsdp2+tp": (*BLOCKS, *FLAGS, *MIXERS, "SGD", "Lion", "foreach", "experts", "distillation", "heads ahead"),
     "ddp over 4": ("frames",),
     "fsdp2 over 4": ("translation", "frames"),
 }

@@ -26,8 +26,8 @@ GONE = object()
 WHOLE_NUMBER = "must be a whole number from 1 to 2^40"
 CHANGES: list[tuple[list[Any], Any, str]] = [
     (["format"], "x", 'the manifest lacks "format": "seqlab-bundle"'),
-    (["version"], 5, "the manifest has version 5, this program reads version 9; export it again"),
-    (["version"], 9.0, "the manifest.version must be a whole number"),
+    (["version"], 5, "the manifest has version 5, this program reads version 10; export it again"),
+    (["version"], 10.0, "the manifest.version must be a whole number"),
     (["more"], 1, "the manifest has more, which nothing here knows"),
     (["labels"], GONE, "the manifest lacks labels"),
     (["seq_len"], 0, f"the manifest.seq_len {WHOLE_NUMBER}, got 0"),

@@ -33,6 +33,7 @@ std::vector<std::string> SharingGraphs(const Manifest& manifest, const std::stri
   std::vector<std::string> files;
   if (provider != "cpu") return files;
   for (const GraphInfo* graph : manifest.Graphs()) files.push_back(graph->file);
+  if (manifest.guess) files.push_back(manifest.guess->file);
   return files;
 }
 
@@ -97,6 +98,7 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
   encoder = Opened(*this, manifest.encoder);
   model = Opened(*this, manifest.model);
   step = Opened(*this, manifest.step);
+  guess = Opened(*this, manifest.guess);
   if (options.provider == "cpu") memory.PutInHugePages();
   tokenizer = Loaded(folder, manifest.tokenizer);
   if (manifest.source_tokenizer) source_tokenizer = Loaded(folder, manifest.source_tokenizer);

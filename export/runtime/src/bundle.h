@@ -57,8 +57,8 @@ struct Bundle {
   const Onnxruntime& onnxruntime;
   OpenOptions options;
   std::unique_ptr<const SharedWeights> weights;
-  std::unique_ptr<Graph> encoder, model, step;  // null if the bundle has none
-  MaybeTokenizer tokenizer, source_tokenizer;   // the former alone if both sides share one
+  std::unique_ptr<Graph> encoder, model, step, guess;  // null if the bundle has none
+  MaybeTokenizer tokenizer, source_tokenizer;          // the former alone if both sides share one
   Info info;
 };
 

@@ -59,7 +59,7 @@ Decoder::Wiring Decoder::WiringOf(const GraphInfo& info) const {
     }
     Refuse(StatusCode::kDamagedBundle, info.file, " has \"", name, "\", which is no entry of the state");
   };
-  const bool scores = &info == &bundle_.model->info();
+  const bool scores = &info != &bundle_.step->info();
   Wiring wiring;
   for (const TensorInfo& input : info.inputs) {
     wiring.inputs.push_back(input.name == "tokens"             ? kTokens
@@ -68,7 +68,9 @@ Decoder::Wiring Decoder::WiringOf(const GraphInfo& info) const {
                                                                : entry(input.name, "state_"));
   }
   for (const TensorInfo& output : info.outputs) {
-    wiring.outputs.push_back(output.name == "logits" ? kLogits : entry(output.name, "new_state_"));
+    wiring.outputs.push_back(output.name == "logits"    ? kLogits
+                             : output.name == "guesses" ? kGuesses
+                                                        : entry(output.name, "new_state_"));
   }
   return wiring;
 }
@@ -132,14 +134,7 @@ Value Decoder::RunScoring(const Rows& rows, const Ids& scored) {
 Value Decoder::Read(const Value& tokens, const Value& mask, const Value& scored) {
   const bool is_step = scored == nullptr;
   const Wiring& wiring = is_step ? of_step_ : of_model_;
-  std::vector<Value> inputs;
-  for (const int source : wiring.inputs) {
-    inputs.push_back(source == kTokens   ? tokens
-                     : source == kMask   ? mask
-                     : source == kScored ? scored
-                                         : state_[static_cast<size_t>(source)]);
-  }
-  const std::vector<Value> outputs = (is_step ? steps_ : prefills_).Run(inputs);
+  const std::vector<Value> outputs = (is_step ? steps_ : prefills_).Run(InputsOf(wiring, tokens, mask, scored));
   Value logits;
   for (size_t place = 0; place < outputs.size(); ++place) {
     const int target = wiring.outputs[place];
@@ -149,6 +144,51 @@ Value Decoder::Read(const Value& tokens, const Value& mask, const Value& scored)
   read_ += Dims(tokens)[1];
   return logits;
 }
+
+std::vector<Value> Decoder::InputsOf(const Wiring& wiring, const Value& tokens, const Value& mask,
+                                     const Value& scored) const {
+  std::vector<Value> inputs;
+  for (const int source : wiring.inputs) {
+    inputs.push_back(source == kTokens   ? tokens
+                     : source == kMask   ? mask
+                     : source == kScored ? scored
+                                         : state_[static_cast<size_t>(source)]);
+  }
+  return inputs;
+}
+
+int64_t Decoder::num_ahead() const {
+  return bundle_.guess == nullptr ? 0 : std::get<int64_t>(bundle_.guess->info().outputs.back().dims[2]);
+}
+
+Decoder::Guessed Decoder::Guess(const Ids& tokens, int64_t first) {
+  const auto length = static_cast<int64_t>(tokens.size());
+  Ids scored(static_cast<size_t>(length - first));
+  std::iota(scored.begin(), scored.end(), first);
+  const Wiring wiring = WiringOf(bundle_.guess->info());
+  const auto count = static_cast<int64_t>(scored.size());
+  const std::vector<Value> outputs = bundle_.guess->Run(
+      InputsOf(wiring, HostTensor(DType::kInt64, {1, length}, tokens.data()), FilledTensor(DType::kBool, {1, length}, 1),
+               HostTensor(DType::kInt64, {count}, scored.data())));
+  Guessed guessed;
+  next_ = state_;
+  for (size_t place = 0; place < outputs.size(); ++place) {
+    const int target = wiring.outputs[place];
+    if (target == kLogits) {
+      CheckDims(outputs[place], {1, count, vocab_size()});
+      guessed.logits = ToLogits(count, vocab_size(), Floats(outputs[place]));
+    } else if (target == kGuesses) {
+      CheckDims(outputs[place], {1, count, num_ahead()});
+      const auto* ids = outputs[place]->GetTensorData<int64_t>();
+      for (int64_t row = 0; row < count; ++row, ids += num_ahead()) guessed.tokens.emplace_back(ids, ids + num_ahead());
+    } else {
+      next_[static_cast<size_t>(target)] = outputs[place];
+    }
+  }
+  return guessed;
+}
+
+void Decoder::Keep() { state_ = std::move(next_); }
 
 Logits Decoder::Prefill(const std::vector<Ids>& prompts) {
   const Rows rows = Padded(prompts, "prompt", true);

@@ -51,6 +51,18 @@ class Decoder {
   // Reads one more token a row and returns the logits after it.
   Logits Step(const Ids& tokens);
 
+  // Returns the number of tokens that the model guesses beyond the next one.
+  int64_t num_ahead() const;
+  // Reads tokens of a single text, and returns the logits after each from position `first` on and the guesses of the
+  // tokens after that one. The state stays until `Keep`.
+  struct Guessed {
+    Logits logits;            // (K, V)
+    std::vector<Ids> tokens;  // (K, N)
+  };
+  Guessed Guess(const Ids& tokens, int64_t first);
+  // Goes on to the state that the last `Guess` has read.
+  void Keep();
+
   // Selects these rows of the state, in this order. Entries that come from the source move only if the sources do.
   void Select(const std::vector<int64_t>& rows);
 
@@ -60,7 +72,7 @@ class Decoder {
  private:
   int64_t vocab_size() const { return *bundle_.manifest.vocab_size; }
   // The origin of each input of a graph and the destination of each output: an entry of the state, or one of these.
-  enum : int { kTokens = -1, kMask = -2, kScored = -3, kLogits = -4 };
+  enum : int { kTokens = -1, kMask = -2, kScored = -3, kLogits = -4, kGuesses = -5 };
   struct Wiring {
     std::vector<int> inputs, outputs;
   };
@@ -77,6 +89,8 @@ class Decoder {
   // Reads tokens (B, T) and their mask (B, T) with the bundle's `model`, and returns the logits (B, K, V) at the
   // positions scored (K). Without these it reads one token a row, T = 1, with `step`.
   Value Read(const Value& tokens, const Value& mask, const Value& scored);
+  // Inputs of a graph, in its order.
+  std::vector<Value> InputsOf(const Wiring& wiring, const Value& tokens, const Value& mask, const Value& scored) const;
 
   // Returns logits (B, 1, V) as (B, V), in the same memory if they are float32.
   Logits OfLastPosition(const Value& logits) const;
@@ -86,6 +100,7 @@ class Decoder {
   const Wiring of_model_, of_step_;
   Part renewed_, constant_, shared_;   // renewed by each step; constant, one row per text; constant, one row per source
   std::vector<Value> state_, source_;  // by entry of the manifest; empty before `Start` or `ReadSource`
+  std::vector<Value> next_;            // what `Keep` goes on to
   Value all_real_;                     // mask (B, 1) of the last step
   std::vector<int64_t> sources_;       // source of each row
   int64_t rows_ = 0, read_ = 0;

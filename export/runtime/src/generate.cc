@@ -9,15 +9,6 @@
 namespace seqlab {
 namespace {
 
-int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const Ids& text, int64_t step, int64_t row) {
-  Apply(options.repetition, text, logits);
-  return Choose(logits, options.sampling, step, row);
-}
-
-[[noreturn]] void RefuseCancelled() {
-  Refuse(StatusCode::kCancelled, "the callback has cancelled what was being written");
-}
-
 bool IsId(std::string_view word) {
   constexpr size_t kMostDigits = 9;
   return word.size() <= kMostDigits &&
@@ -39,6 +30,13 @@ Ids ReadIds(std::string_view text) {
 
 }  // namespace
 
+int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const Ids& text, int64_t step, int64_t row) {
+  Apply(options.repetition, text, logits);
+  return Choose(logits, options.sampling, step, row);
+}
+
+void RefuseCancelled() { Refuse(StatusCode::kCancelled, "the callback has cancelled what was being written"); }
+
 void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int64_t max_new_tokens) {
   if (max_new_tokens < 1) Refuse("max_new_tokens must be at least 1, got ", max_new_tokens);
   int64_t longest = 0;
@@ -57,6 +55,9 @@ std::vector<Ids> Generate(Decoder& decoder, const std::vector<Ids>& prompts, con
   CheckOptions(options.sampling);
   CheckOptions(options.repetition);
   CheckLengths(decoder.bundle().manifest, prompts, options.max_new_tokens);
+  if (prompts.size() == 1 && !prompts[0].empty() && decoder.num_ahead() > 0) {
+    return {Speculate(decoder, prompts[0], options, on_token)};
+  }
   Logits logits = decoder.Prefill(prompts);
   const auto num_rows = static_cast<int64_t>(prompts.size());
   std::vector<Ids> texts = prompts, chosen(prompts.size());

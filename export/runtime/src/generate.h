@@ -15,6 +15,15 @@ namespace seqlab {
 std::vector<Ids> Generate(Decoder& decoder, const std::vector<Ids>& prompts, const GenerateOptions& options,
                           const OnToken& on_token);
 
+// Continues a prompt as `Generate` does, where the model's own heads guess several tokens and one pass checks them:
+// `speculate` of seqlab.decoding. Throws Refusal if `on_token` cancels, or an id is outside the vocabulary.
+Ids Speculate(Decoder& decoder, const Ids& prompt, const GenerateOptions& options, const OnToken& on_token);
+
+// Chooses the token at place `step` of a row from logits (V,) that follow `text`.
+int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const Ids& text, int64_t step, int64_t row);
+
+[[noreturn]] void RefuseCancelled();
+
 // Continues a text until one of the manifest's stop tokens. Without a tokenizer both texts are ids, such as "5 6 7".
 // Throws Refusal as `Generate`, and if the prompt is not a text of the tokenizer, or not ids.
 std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions options, const OnText& on_text);

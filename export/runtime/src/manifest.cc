@@ -85,6 +85,24 @@ bool Has(const std::vector<TensorInfo>& tensors, const std::string& name) {
   return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& tensor) { return tensor.name == name; });
 }
 
+bool Begins(const std::vector<TensorInfo>& tensors, const std::vector<TensorInfo>& first) {
+  return first.size() <= tensors.size() &&
+         std::equal(first.begin(), first.end(), tensors.begin(), [](const TensorInfo& one, const TensorInfo& other) {
+           return one.name == other.name && one.dtype == other.dtype && one.dims == other.dims;
+         });
+}
+
+void CheckGuess(const GraphInfo& model, const GraphInfo& guess) {
+  if (guess.inputs.size() != model.inputs.size() || !Begins(guess.inputs, model.inputs) ||
+      guess.outputs.size() != model.outputs.size() + 1 || !Begins(guess.outputs, model.outputs)) {
+    Refuse(guess.file, " must have the inputs and outputs of model, and guesses");
+  }
+  const TensorInfo& last = guess.outputs.back();
+  const bool fits = last.name == "guesses" && last.dtype == DType::kInt64 && last.dims.size() == 3 &&
+                    last.Axis("B") == 0 && last.Axis("K") == 1 && std::holds_alternative<int64_t>(last.dims[2]);
+  if (!fits) Refuse(guess.file, " must end with guesses (B, K, N)");
+}
+
 void CheckDecoder(const Manifest& manifest) {
   for (const GraphInfo* graph : {&*manifest.model, &*manifest.step}) {
     for (const TensorInfo& output : graph->outputs) {
@@ -99,6 +117,7 @@ void CheckDecoder(const Manifest& manifest) {
     }
   }
   if (!Has(manifest.model->inputs, "scored")) Refuse(manifest.model->file, " takes no scored");
+  if (manifest.guess) CheckGuess(*manifest.model, *manifest.guess);
   for (const StateInfo& entry : manifest.state) {
     if (entry.Axis("C") >= 0 && !manifest.max_seq_len) {
       Refuse("state entry ", entry.name, " has the dimension C, but there is no max_seq_len");
@@ -136,7 +155,9 @@ void CheckWhole(const Manifest& manifest) {
   }
   std::vector<std::string> needed = {manifest.golden};
   for (const GraphInfo* graph : manifest.Graphs()) needed.push_back(graph->file);
-  if (manifest.taps) needed.push_back(manifest.taps->file);
+  for (const auto* graph : {&manifest.taps, &manifest.guess}) {
+    if (*graph) needed.push_back((*graph)->file);
+  }
   for (const auto& folder : {manifest.tokenizer, manifest.source_tokenizer}) {
     if (folder && !IsInside(*folder)) Refuse("\"", *folder, "\" is not a path inside the bundle");
     if (folder) needed.push_back(*folder + "/tokenizer.json");
@@ -151,6 +172,7 @@ void CheckWhole(const Manifest& manifest) {
   if (manifest.encoder && (manifest.encoder->inputs.size() != 2 || manifest.encoder->outputs.empty())) {
     Refuse(manifest.encoder->file, " must take an input and its mask, and give something");
   }
+  if (manifest.guess && !manifest.model) Refuse("it guesses tokens and has no decoder");
   if (manifest.model) CheckDecoder(manifest);
 }
 
@@ -169,7 +191,7 @@ std::map<std::string, std::string> FindWrongSizes(const std::filesystem::path& f
   std::map<std::string, std::string> wrong;
   uintmax_t total = 0, needed = 0;
   for (const auto& size : sizes) total += size.second;
-  for (const auto* graph : {&manifest.encoder, &manifest.model, &manifest.step, &manifest.taps}) {
+  for (const auto* graph : {&manifest.encoder, &manifest.model, &manifest.step, &manifest.taps, &manifest.guess}) {
     if (!*graph) continue;
     const auto size = sizes.find((*graph)->file);
     if (size == sizes.end()) {

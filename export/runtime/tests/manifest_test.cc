@@ -29,7 +29,7 @@ std::string Whole() {
     files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
   }
   return R"({"format": "seqlab-bundle",
-"version": 9,
+"version": 10,
 "target": "portable",
 "min_onnxruntime": "1.30",
 "precision": "fp32",
@@ -45,6 +45,7 @@ std::string Whole() {
 "source_tokenizer": null,
 "labels": [],
 "taps": null,
+"guess": null,
 "in_place": [],
 "golden": "golden.npz",
 "state": [{"name": "h", "dtype": "float32", "dims": ["B", 8], "initial": 0.5}],
@@ -83,10 +84,10 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const char *from, *to, *said;
   };
   const Change changes[] = {
-      {"version\": 9", "version\": 10", "it has version 10, this program reads version 9"},
-      {"version\": 9", "version\": 8", "it has version 8, this program reads version 9; export it again"},
-      {"version\": 9", "version\": \"9\"", "the manifest.version must be a whole number"},
-      {"version\": 9", "version\": 9, \"minor\": -1", "the manifest.minor must be a whole number from 0"},
+      {"version\": 10", "version\": 11", "it has version 11, this program reads version 10"},
+      {"version\": 10", "version\": 8", "it has version 8, this program reads version 10; export it again"},
+      {"version\": 10", "version\": \"9\"", "the manifest.version must be a whole number"},
+      {"version\": 10", "version\": 10, \"minor\": -1", "the manifest.minor must be a whole number from 0"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"seq_len\"", "\"more\": 1, \"seq_len\"", "the manifest has \"more\", which nothing here knows"},
       {"\"seq_len\"", "\"seq_lens\"", "the manifest lacks seq_len"},
@@ -128,9 +129,9 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
 }
 
 TEST(Manifest, UnknownFieldsOfANewerMinorVersionAreIgnored) {
-  const std::string minor = Join("\"version\": 9, \"minor\": ", kMinor + 1);
+  const std::string minor = Join("\"version\": 10, \"minor\": ", kMinor + 1);
   const auto newer = [&](const char* from, const char* to) {
-    std::string text = Changed("\"version\": 9", minor);
+    std::string text = Changed("\"version\": 10", minor);
     return Refused(text.replace(text.find(from), std::strlen(from), to));
   };
   EXPECT_EQ(newer("\"seq_len\"", "\"more\": 1, \"seq_len\""), "accepted");
@@ -139,7 +140,7 @@ TEST(Manifest, UnknownFieldsOfANewerMinorVersionAreIgnored) {
   EXPECT_EQ(newer("\"initial\"", "\"more\": 1, \"initial\""), "accepted");
   EXPECT_EQ(newer("\"inputs\"", "\"more\": 1, \"inputs\""), "accepted");
   EXPECT_EQ(newer("\"seq_len\"", "\"seq_lens\""), "the manifest lacks seq_len");
-  EXPECT_EQ(Refused(Changed("\"version\": 9", Join("\"version\": 9, \"minor\": ", kMinor, ", \"more\": 1"))),
+  EXPECT_EQ(Refused(Changed("\"version\": 10", Join("\"version\": 10, \"minor\": ", kMinor, ", \"more\": 1"))),
             "the manifest has \"more\", which nothing here knows");
 }
 

@@ -5,6 +5,7 @@ B batch, T new tokens, K of them scored, S past tokens, M source length, F featu
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,16 +28,41 @@ class SequenceForm(nn.Module):
     ) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, T) to the logits (B, K, V) at the positions scored (K,), None = all, and the new
         state, without entries computed from a source."""
+        x, new_state = self.features(tokens, pad_mask, state, scored)
+        return _widened(self.model.output(x)), new_state
+
+    def features(self, tokens: Tensor, pad_mask: Tensor, state: State, scored: Tensor | None) -> tuple[Tensor, State]:
+        """Inputs (B, K, D) of the output layer, and the new state."""
         x, new_state = self.model(tokens, state, pad_mask=pad_mask, features=True)  # x (B, T, D)
-        logits = self.model.output(x if scored is None else x.index_select(1, scored))
         # An input that is returned unchanged as an output would lose its name.
-        return _widened(logits), {
+        return x if scored is None else x.index_select(1, scored), {
             name: new_state[name].clone() if new_state[name] is state[name] else new_state[name]
             for name in self.renewed
         }
 
     def info(self) -> GraphInfo:
         return _decoder_info(self, "model.onnx", length="T", scored="K", longer="S+T")
+
+
+class GuessForm(nn.Module):
+    """`SequenceForm` with the guesses of the model's N heads (`seqlab.models.ahead`)."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.sequence = SequenceForm(model)
+
+    def forward(self, tokens: Tensor, pad_mask: Tensor, state: State, scored: Tensor) -> tuple[Tensor, State, Tensor]:
+        """Outputs of `SequenceForm`, and guesses (B, K, N) of the N tokens after the one that the logits are of."""
+        x, new_state = self.sequence.features(tokens, pad_mask, state, scored)  # x (B, K, D)
+        # A single product with the output layer, whose weights a quantised graph then holds once.
+        every = self.model.output(torch.cat((x.unsqueeze(-2), self.model.ahead(x)), dim=-2))  # (B, K, 1 + N, V)
+        return _widened(every[..., 0, :]), new_state, every[..., 1:, :].argmax(dim=-1)
+
+    def info(self) -> GraphInfo:
+        like = self.sequence.info()
+        guesses = TensorInfo(name="guesses", dtype="int64", dims=("B", "K", len(self.model.ahead.layers)))
+        return replace(like, file="guess.onnx", outputs=(*like.outputs, guesses))
 
 
 class StepForm(nn.Module):
@@ -117,7 +143,7 @@ class BeginForm(nn.Module):
         return GraphInfo(file="encoder.onnx", inputs=_inputs(self.model, "M"), outputs=tuple(outputs))
 
 
-Form = SequenceForm | StepForm | EncoderForm | BeginForm
+Form = SequenceForm | GuessForm | StepForm | EncoderForm | BeginForm
 
 
 def forms_of(model: Any) -> dict[str, Form]:
@@ -125,7 +151,8 @@ def forms_of(model: Any) -> dict[str, Form]:
     if not model.kind.decodes:
         return {"encoder": EncoderForm(model)}
     begin: dict[str, Form] = {"encoder": BeginForm(model)} if model.kind.reads == "sources" else {}
-    return begin | {"model": SequenceForm(model), "step": StepForm(model)}
+    guess: dict[str, Form] = {"guess": GuessForm(model)} if getattr(model, "ahead", None) is not None else {}
+    return begin | {"model": SequenceForm(model), "step": StepForm(model)} | guess
 
 
 def of_source(model: Any) -> set[str]:

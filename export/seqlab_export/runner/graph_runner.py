@@ -80,6 +80,12 @@ class Bundle:
         return run_session(self._debug_session, outputs, inputs)
 
     @cached_property
+    def guess_session(self) -> ort.InferenceSession:
+        """Session of the graph that guesses tokens, loaded when first used."""
+        assert self.manifest.guess is not None
+        return self._open(self.manifest.guess.file)
+
+    @cached_property
     def _debug_session(self) -> ort.InferenceSession:
         assert self.manifest.taps is not None
         return self._open(self.manifest.taps.file)
@@ -221,6 +227,25 @@ class BundleRunner(Bundle, ArrayDecoder):
         found = run_session(self.sessions[graph], self._outputs, given | state)
         new = {name.removeprefix("new_"): entry for name, entry in found.items()}
         return new.pop("logits"), state | new
+
+    @property
+    def num_ahead(self) -> int:
+        """Number of tokens that the model guesses beyond the next."""
+        guess = self.manifest.guess
+        return 0 if guess is None else int(guess.outputs[-1].dims[-1])
+
+    def guess(
+        self, tokens: NDArray[np.int64], state: State | None, first: int
+    ) -> tuple[NDArray[np.floating], NDArray[np.int64], State]:
+        """Reads tokens and guesses further ones, as `seqlab.decoding.speculate.Guesser` says. The old state is kept."""
+        assert self.manifest.guess is not None
+        state = self.init_state(1) if state is None else state
+        mask = np.ones(tokens.shape, dtype=np.bool_)
+        given: State = {"tokens": tokens, "pad_mask": mask, "scored": np.arange(first, tokens.shape[1])}
+        names = [output.name for output in self.manifest.guess.outputs]
+        found = run_session(self.guess_session, names, given | state)
+        guesses, logits = (found.pop(name)[0] for name in ("guesses", "logits"))  # (K, N), (K, V)
+        return logits, guesses, state | {name.removeprefix("new_"): entry for name, entry in found.items()}
 
     def select(self, state: State, rows: NDArray[np.int64]) -> State:
         """The state of these rows, in this order. Consecutive rows of one source share its entries."""

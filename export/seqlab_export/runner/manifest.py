@@ -104,6 +104,7 @@ class Manifest:
         seq_len: maximum sequence length in training; a target is generated up to this length.
         in_place: entries of the state that both graphs of a decoder may overwrite with their new values.
         taps: debug graph, which outputs intermediate values of the model; not needed to run it.
+        guess: `model` with a further output, "guesses" (B, K, N) of N more tokens; None = the model guesses none.
         stop_ids: ids of the tokens that end generation; they are kept in the output.
         first_call: minimum number of real tokens in the first (prefill) call, if the text has as many; above 1 for
             prefix-LM masks. See `seqlab.mixer.Mixer`.
@@ -128,6 +129,7 @@ class Manifest:
     model: GraphInfo | None
     step: GraphInfo | None
     taps: GraphInfo | None
+    guess: GraphInfo | None
     state: tuple[StateInfo, ...]
     in_place: tuple[str, ...]
     tokenizer: str | None
@@ -151,7 +153,7 @@ class Manifest:
         for name, digest in self.files.items():
             if not re.fullmatch("[0-9a-f]{64}", digest):
                 raise BundleError(f"the sha256 of {name} is {digest!r}")
-        needed = [self.golden, *(graph.file for graph in filter(None, (*self.graphs, self.taps)))]
+        needed = [self.golden, *(graph.file for graph in filter(None, (*self.graphs, self.taps, self.guess)))]
         needed += [f"{place}/tokenizer.json" for place in (self.tokenizer, self.source_tokenizer) if place is not None]
         for name in needed:
             if name not in self.files:
@@ -169,6 +171,17 @@ class Manifest:
             needed = ["tokens", "pad_mask", *(["scored"] if graph is self.model else [])]
             if missing := [name for name in needed if name not in [given.name for given in graph.inputs]]:
                 raise BundleError(f"{graph.file} takes no {missing[0]}")
+        if self.guess is not None:
+            [*outputs, guesses] = self.guess.outputs or (None,)
+            if self.model is None or (*outputs,) != self.model.outputs or self.guess.inputs != self.model.inputs:
+                raise BundleError(f"{self.guess.file} must have the inputs and outputs of model, and guesses")
+            if (
+                guesses is None
+                or guesses.name != "guesses"
+                or guesses.dims[:2] != ("B", "K")
+                or [*map(type, guesses.dims[2:])] != [int]
+            ):
+                raise BundleError(f"{self.guess.file} must end with guesses (B, K, N)")
         given = {output.name for output in self.encoder.outputs} if self.encoder is not None else set()
         for entry in self.state if self.model else ():
             if self.max_seq_len is None and "C" in entry.dims:
@@ -273,7 +286,7 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
             damage[name] = "it is missing"
         elif leads_out(folder, name):
             damage[name] = "it is a link out of the bundle"
-    graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
+    graphs = {graph.file for graph in (*manifest.graphs, manifest.taps, manifest.guess) if graph is not None}
     damage |= find_wrong_sizes(folder, [name for name in manifest.files if name not in damage], graphs)
     for name, digest in counted("hashes of the files", manifest.files.items()):
         if name not in damage and sha256_of(folder / name) != digest:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +15,7 @@ import onnxruntime as ort
 
 from seqlab_export.runner.cases import Arrays
 from seqlab_export.runner.golden_file import array_of, read_golden
-from seqlab_export.runner.graph_runner import open_bundle
+from seqlab_export.runner.graph_runner import Bundle, open_bundle
 from seqlab_export.runner.manifest import (
     FILE_NAME,
     BundleError,
@@ -83,8 +85,21 @@ def _prove(folder: Path, provider: ProviderName, manifest: Manifest, golden: Arr
     report.checks += proof.values()
     if report.ok and manifest.model is not None:
         report.checks += proof.greedy()
+    if report.ok and manifest.guess is not None:
+        report.checks += _check_guess(bundle, manifest, golden)
     if report.ok:
         report.divergence = proof.distribution()
+
+
+def _check_guess(bundle: Bundle, manifest: Manifest, golden: Arrays) -> Iterator[Check]:
+    """Checks of the graph that guesses tokens, read as `model` a row at a time: its guesses change no text."""
+    assert manifest.guess is not None
+    yield from _check_signature(manifest.guess, bundle.guess_session, manifest.max_seq_len)
+    guessing = copy(bundle)
+    guessing.sessions = {**bundle.sessions, "model": bundle.guess_session}
+    proof = Proof(cast(Runtime, guessing), manifest, golden, batch_sizes=[1], forms=("prefill", "chunks"))
+    for check in (*proof.values(), *proof.greedy()):
+        yield replace(check, subject=f"{manifest.guess.file}, {check.subject}")
 
 
 def load_golden(folder: Path) -> Arrays:

@@ -34,6 +34,7 @@ type MaybeTokenizer = Tokenizer | string;
 
 export class Bundle {
   private taps: Promise<Graph> | null = null;
+  private guesser: Promise<Graph> | null = null;
 
   private constructor(
     private readonly ort: Ort,
@@ -86,6 +87,12 @@ export class Bundle {
         [inputMask.name, mask],
       ]),
     );
+  }
+
+  /** The graph that guesses tokens, loaded when first used. */
+  guess(): Promise<Graph> {
+    this.guesser ??= Graph.open(this.ort, this.files, this.manifest.guess!, this.manifest.target);
+    return this.guesser;
   }
 
   /** Tensors of a batch: the encoder's input, or else tokens, and the mask. */

@@ -5,7 +5,13 @@ import { padded } from "./bundle.js";
 import { refuse } from "./error.js";
 import type { Graph } from "./graph.js";
 import type { StateInfo } from "./manifest.js";
-import { checkDims, filled, takeRows, tensorOf, type Tensor } from "./tensors.js";
+import { checkDims, filled, numbersOf, takeRows, tensorOf, type Tensor } from "./tensors.js";
+
+/** Logits (V,) after each of some tokens of a text, and guesses of the tokens after those that the logits are of. */
+export interface Guessed {
+  logits: Float64Array[];
+  guesses: number[][];
+}
 
 export class Decoder {
   readonly model: Graph;
@@ -13,6 +19,7 @@ export class Decoder {
   readonly vocabSize: number;
   /** Tensors by their names in the manifest; empty before the first prompt. */
   state: ReadonlyMap<string, Tensor> = new Map();
+  private next: ReadonlyMap<string, Tensor> = new Map();
   private source: ReadonlyMap<string, Tensor> | null = null;
   private rows = 0;
   private read = 0;
@@ -52,9 +59,21 @@ export class Decoder {
   /** Reads tokens (B, T) and returns the logits (B, K, V) at K of its positions. `graph` is `model`, or `step` if T = 1. */
   async run(
     graph: Graph,
-    { tokens, mask }: Rows,
-    positions: readonly number[] = Array.from({ length: tokens.dims[1] }, (_, place) => place),
+    rows: Rows,
+    positions: readonly number[] = Array.from({ length: rows.tokens.dims[1] }, (_, place) => place),
   ): Promise<Tensor> {
+    const { logits, state } = await this.compute(graph, rows, positions);
+    this.state = state;
+    this.read += rows.tokens.dims[1];
+    return logits;
+  }
+
+  /** Runs a graph: its logits, the state that it leaves, and the guesses of one that guesses. */
+  private async compute(
+    graph: Graph,
+    { tokens, mask }: Rows,
+    positions: readonly number[],
+  ): Promise<{ logits: Tensor; guesses: Tensor | undefined; state: ReadonlyMap<string, Tensor> }> {
     const named = new Map([
       ["tokens", tokens],
       ["pad_mask", mask],
@@ -66,16 +85,16 @@ export class Decoder {
     ]);
     const outputs = await graph.run(new Map(given));
     const logits = outputs.get("logits")!;
+    const guesses = outputs.get("guesses");
     outputs.delete("logits");
+    outputs.delete("guesses");
     checkDims(logits, [this.rows, positions.length, this.vocabSize]);
     const state = new Map(this.state);
     for (const [name, tensor] of outputs) {
       this.entry(graph, name, "new_state_");
       state.set(name.slice("new_state_".length), tensor);
     }
-    this.state = state;
-    this.read += tokens.dims[1];
-    return logits;
+    return { logits, guesses, state };
   }
 
   /** Starts, reads prompts and returns the logits (B, V) after each. */
@@ -100,6 +119,35 @@ export class Decoder {
     const rows = { tokens: tensorOf("int64", dims, tokens), mask: filled("bool", dims, 1) };
     const logits = await this.run(this.step, rows);
     return { ...logits, dims: [this.rows, this.vocabSize] };
+  }
+
+  /** The number of tokens that the model guesses beyond the next one. */
+  get numAhead(): number {
+    return Number(this.bundle.manifest.guess?.outputs.at(-1)!.dims[2] ?? 0);
+  }
+
+  /**
+   * Reads tokens of a single text: the logits (V,) after each from position `first` on, and the guesses of the tokens
+   * after that one. The state stays until `keep`.
+   */
+  async guess(tokens: readonly number[], first: number): Promise<Guessed> {
+    const graph = await this.bundle.guess();
+    const rows = padded([tokens], "text", "left");
+    const positions = tokens.map((_, place) => place).slice(first);
+    const { logits, guesses, state } = await this.compute(graph, rows, positions);
+    checkDims(guesses!, [1, positions.length, this.numAhead]);
+    this.next = state;
+    const places = positions.map((_, place) => place);
+    const { numAhead, vocabSize } = this;
+    return {
+      logits: places.map((place) => numbersOf(logits, place * vocabSize, (place + 1) * vocabSize)),
+      guesses: places.map((place) => [...numbersOf(guesses!, place * numAhead, (place + 1) * numAhead)]),
+    };
+  }
+
+  /** Goes on to the state that the last `guess` has read. */
+  keep(): void {
+    this.state = this.next;
   }
 
   /** Throws SeqlabError if an id is outside the vocabulary, or a text of `read` tokens is too long for the model. */

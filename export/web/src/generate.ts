@@ -5,6 +5,7 @@ import { refuse } from "./error.js";
 import { wordsOf } from "./plain_tokenizers.js";
 import { applyRules, withDefaultRules, type Repetition } from "./repetition.js";
 import { choose, withDefaults, type Sampling } from "./sampling.js";
+import { speculate } from "./speculate.js";
 import { numbersOf } from "./tensors.js";
 import { beginOf, TextStream } from "./tokenizer.js";
 
@@ -47,6 +48,19 @@ export function checkLengths(
   return most;
 }
 
+/** Chooses the token at place `step` of a row from logits (V,) that follow a text; it may change them. */
+export type Chooses = (logits: Float64Array, text: readonly number[], step: number, row: number) => number;
+
+/** The choice that options make. Throws SeqlabError if one is out of range. */
+export function choosesOf(options: GenerateOptions): Chooses {
+  const sampling = withDefaults(options.sampling ?? {});
+  const rules = withDefaultRules(options.repetition);
+  return (logits, text, step, row) => {
+    applyRules(rules, text, logits);
+    return choose(logits, sampling, step, row);
+  };
+}
+
 /** Continues prompts and returns the new tokens of each. */
 export async function generate(
   decoder: Decoder,
@@ -54,9 +68,11 @@ export async function generate(
   options: GenerateOptions,
   onToken?: OnToken,
 ): Promise<number[][]> {
-  const sampling = withDefaults(options.sampling ?? {});
-  const rules = withDefaultRules(options.repetition);
+  const choose = choosesOf(options);
   const most = checkLengths(decoder, prompts, options.maxNewTokens);
+  if (prompts.length === 1 && prompts[0].length > 0 && decoder.numAhead > 0) {
+    return [await speculate(decoder, prompts[0], most, options, onToken)];
+  }
   const stops = new Set(options.stopIds);
   const chosen: number[][] = prompts.map(() => []);
   let running = prompts.map((_, row) => row);
@@ -64,8 +80,7 @@ export async function generate(
   for (let step = 0; ; ++step) {
     for (const row of running) {
       const scores = numbersOf(logits, row * decoder.vocabSize, (row + 1) * decoder.vocabSize);
-      applyRules(rules, [...prompts[row], ...chosen[row]], scores);
-      const token = choose(scores, sampling, step, row);
+      const token = choose(scores, [...prompts[row], ...chosen[row]], step, row);
       chosen[row].push(token);
       if ((await onToken?.(row, token)) === false) refuseCancelled();
     }
@@ -104,7 +119,7 @@ export async function write(
   return text;
 }
 
-function refuseCancelled(): never {
+export function refuseCancelled(): never {
   refuse("the callback has cancelled what was being written", "cancelled");
 }
 

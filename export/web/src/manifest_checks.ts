@@ -35,6 +35,18 @@ export function checkManifest(manifest: Manifest): void {
     checkGraphOfDecoder(manifest.step, manifest.vocabSize, ["tokens", "pad_mask"]);
     checkState(manifest);
   }
+  if (manifest.guess !== null) checkGuess(manifest.model, manifest.guess);
+}
+
+function checkGuess(model: GraphInfo | null, { file, inputs, outputs }: GraphInfo): void {
+  const last = outputs.at(-1);
+  const same = JSON.stringify([inputs, outputs.slice(0, -1)]) === JSON.stringify([model?.inputs, model?.outputs]);
+  if (!same) refuse(`${file} must have the inputs and outputs of model, and guesses`);
+  const [rows, places, count] = last?.dims ?? [];
+  const fits = last?.name === "guesses" && last.dtype === "int64" && last.dims.length === 3;
+  if (!fits || rows !== "B" || places !== "K" || typeof count !== "number") {
+    refuse(`${file} must end with guesses (B, K, N)`);
+  }
 }
 
 /** Major and minor version of a text such as "1.30.0". */
@@ -53,7 +65,7 @@ function checkPath(name: string): void {
 function checkNeeded(manifest: Manifest): void {
   const folders = [manifest.tokenizer, manifest.sourceTokenizer].filter((folder) => folder !== null);
   folders.forEach(checkPath);
-  const graphs = [...graphsOf(manifest), ...(manifest.taps === null ? [] : [manifest.taps])];
+  const graphs = [...graphsOf(manifest), manifest.taps, manifest.guess].filter((graph) => graph !== null);
   const needed = [
     manifest.golden,
     ...graphs.map((graph) => graph.file),
