@@ -168,8 +168,8 @@ Decoder::Guessed Decoder::Guess(const Ids& tokens, int64_t first) {
   const Wiring wiring = WiringOf(bundle_.guess->info());
   const auto count = static_cast<int64_t>(scored.size());
   const std::vector<Value> outputs = bundle_.guess->Run(
-      InputsOf(wiring, HostTensor(DType::kInt64, {1, length}, tokens.data()), FilledTensor(DType::kBool, {1, length}, 1),
-               HostTensor(DType::kInt64, {count}, scored.data())));
+      InputsOf(wiring, HostTensor(DType::kInt64, {1, length}, tokens.data()),
+               FilledTensor(DType::kBool, {1, length}, 1), HostTensor(DType::kInt64, {count}, scored.data())));
   Guessed guessed;
   next_ = state_;
   for (size_t place = 0; place < outputs.size(); ++place) {
