@@ -59,6 +59,7 @@ enum class StatusCode {
   kCancelled,        ///< a callback returned false
   kOutOfMemory,      ///< there is not enough memory
   kInternal,         ///< onnxruntime or the system failed, a callback threw, or a token's logits are not finite
+  kUnavailable,      ///< an engine's queue is full, or the engine accepts no more requests
 };
 
 /// Success, or a failure with its message, which is one sentence.
@@ -251,6 +252,7 @@ class Model {
   /// @}
 
  private:
+  friend class Engine;
   friend class Session;
   explicit Model(std::shared_ptr<const Bundle> bundle) : bundle_(std::move(bundle)) {}
 
