@@ -165,4 +165,4 @@ def test_what_a_request_does_wrong_is_its_own(bundle: Bundle) -> None:
     assert (stats["finished"], stats["cancelled"], stats["failed"]) == (2, 1, 0)
     for bounds in ({"memory": 0}, {"chunk": 0}, {"max_running": 0}, {"max_waiting": 0}, {"prefix_memory": -1}):
         found = _asked(folder, [], bounds)
-        assert found["code"] == INVALID and found["refused"].startswith(f"{[*bounds][0]} must be at least ")
+        assert found["code"] == INVALID and found["refused"].startswith(f"{next(iter(bounds))} must be at least ")
