@@ -66,6 +66,8 @@ MADE: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     **{precision: (_decoder, {"precision": precision}) for precision in ("fp16", "bf16", "int8", "int4")},
     "fused": (_decoder, {"target": "ort"}),
     "hybrid": (_hybrid, {}),
+    "endless": (lambda: toy(GRU, NoPositions, 1), {"stop_ids": []}),
+    "endless attention": (lambda: toy(Attention, RoPE, 1), {"stop_ids": []}),
     "translator": (_translator, PAIR),
     "attentive translator": (ATTENTIVE, PAIR),
     "fused translator": (ATTENTIVE, PAIR | {"target": "ort"}),

@@ -66,7 +66,7 @@ json Answer(const seqlab::Model& model, const json& question) {
       const std::lock_guard lock(mutex);
       json& answer = answers[number];
       answer["tokens"].push_back(token.id);
-      if (!token.likeliest.empty()) answer["known"].push_back({token.log_probability, token.likeliest});
+      if (token.log_probability) answer["known"].push_back({*token.log_probability, token.likeliest});
       ++written;
       changed.notify_all();
       return static_cast<int64_t>(answer["tokens"].size()) < most;

@@ -28,7 +28,7 @@ struct EngineOptions {
 /// A chosen token.
 struct NewToken {
   int64_t id = 0;
-  double log_probability = 0.0;  ///< in nats, before temperature; 0 unless `Request::likeliest` is set
+  std::optional<double> log_probability;              ///< in nats, before temperature, if `Request::likeliest` is set
   std::vector<std::pair<int64_t, double>> likeliest;  ///< the likeliest tokens and their log-probabilities
 };
 
@@ -55,6 +55,28 @@ struct Request {
   std::function<bool(const NewToken&)> on_token;
   /// Receives the end, once, in the engine's thread.
   std::function<void(const Outcome&)> on_end;
+};
+
+/// Decodes the tokens of one text as they come: the pieces join to `Model::Decode` of all. Without a tokenizer a text
+/// is ids, such as "5 6 7".
+class TextPieces {
+ public:
+  /// @{
+  /// Begins a text.
+  SEQLAB_EXPORT explicit TextPieces(Model model);
+  SEQLAB_EXPORT ~TextPieces();
+  SEQLAB_EXPORT TextPieces(TextPieces&&) noexcept;
+  SEQLAB_EXPORT TextPieces& operator=(TextPieces&&) noexcept;
+  /// @}
+
+  /// Returns the text that a token completes. Fails with kInvalidArgument if the id is outside the vocabulary.
+  SEQLAB_EXPORT Result<std::string> Push(int64_t id);
+  /// Returns what remains: bytes that are no whole character become U+FFFD.
+  SEQLAB_EXPORT Result<std::string> Finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Counts since the start, and the present state.
