@@ -110,7 +110,7 @@ def test_a_prompt_that_begins_as_an_earlier_one_is_not_read_again(name: str, bun
     folder, dice = bundle(name), random.Random(0)
     common, other = ([dice.randrange(V) for _ in range(17)] for _ in range(2))
     prompts = [[*common, 4], [*common, 5, 6], common, common[:8], [*other, 4], [*common, 4]]
-    rest = {"max_new_tokens": 6, "temperature": 0.0, "penalty": 1, "ngram": None, "stop_ids": []}
+    rest: Asked = {"max_new_tokens": 6, "temperature": 0.0, "penalty": 1, "ngram": None, "stop_ids": []}
     plain = {"top_k": None, "top_p": 1, "min_p": 0, "seed": 0}
     requests = [rest | plain | {"prompt": prompt} for prompt in prompts]
     expected = alone(folder, requests)

@@ -5,8 +5,12 @@
 #include <deque>
 #include <mutex>
 
+#include "error.h"
+
 namespace seqlab::serve {
 namespace {
+
+constexpr size_t kMostUnread = 8192;
 
 template <typename T>
 T Good(Result<T> result) {
@@ -34,15 +38,19 @@ struct Completion::News {
     std::optional<NewToken> token;
     std::optional<Outcome> outcome;
   };
-  void Push(One one) {
+  // Returns false if the client is too far behind.
+  bool Push(One one) {
     const std::lock_guard lock(mutex);
-    all.push_back(std::move(one));
+    too_slow = too_slow || all.size() >= kMostUnread;
+    if (!too_slow || one.outcome) all.push_back(std::move(one));
     changed.notify_all();
+    return !too_slow;
   }
 
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<One> all;
+  bool too_slow = false;
 };
 
 Completion::Completion(Engine& engine, const Model& model, const CompletionRequest& request,
@@ -66,8 +74,7 @@ Completion::Completion(Engine& engine, const Model& model, const CompletionReque
         const size_t number = choices_.size();
         asked.on_token = [news = news_, number, clock = timings->Begin()](const NewToken& token) mutable {
           clock.Token();
-          news->Push({number, token, std::nullopt});
-          return true;
+          return news->Push({number, token, std::nullopt});
         };
         asked.on_end = [news = news_, number](const Outcome& outcome) { news->Push({number, std::nullopt, outcome}); };
         const uint64_t id = Good(engine.Submit(std::move(asked)));
@@ -119,7 +126,9 @@ std::vector<Piece> Completion::Next(std::chrono::milliseconds most) {
       usage_.cached_tokens += one.outcome->cached_tokens;
       piece.text = Shown(choice, Good(choice.pieces.Finish()), true);
       piece.finish = choice.ended || one.outcome->finish == Finish::kStop ? "stop" : "length";
-      if (one.outcome->finish == Finish::kCancelled) throw HttpError{503, "the server stops", "", "overloaded"};
+      if (one.outcome->finish == Finish::kCancelled) {
+        throw HttpError{408, Join("the client is ", kMostUnread, " tokens behind"), "", "timeout"};
+      }
       End(choice);
     }
     pieces.push_back(std::move(piece));

@@ -1,5 +1,8 @@
 #include "server.h"
 
+// Its own value, 5, makes the kernel reset connections when many clients come at once.
+#define CPPHTTPLIB_LISTEN_BACKLOG 1024
+
 #include <httplib.h>
 #include <signal.h>
 
@@ -116,6 +119,7 @@ class Server {
     draining_ = true;
     const auto most = steady_clock::now() + kDrainSeconds;
     while (*answering_ > 0 && steady_clock::now() < most) std::this_thread::sleep_for(milliseconds(20));
+    http_.wait_until_ready();  // `stop` does nothing before that
     http_.stop();
   }
 

@@ -103,19 +103,7 @@ void Scheduler::DropEnded() {
 }
 
 void Scheduler::Advance() {
-  for (int64_t left = options_.chunk; left > 0 && !reading_.empty();) {
-    std::unique_ptr<LiveText> text = std::move(reading_.front());
-    reading_.pop_front();
-    const Status status = Guarded([&] { left -= ReadChunk(*text); });
-    if (!status.ok()) {
-      Fail(*text, status);
-    } else if (text->read < text->outcome.prompt_tokens) {
-      reading_.push_back(std::move(text));
-    } else if (!text->ended) {
-      running_.push_back(std::move(text));
-      rows_changed_ = true;
-    }
-  }
+  for (int64_t left = options_.chunk; left > 0 && !reading_.empty();) left -= Read(left);
   const Status status = Guarded([&] { Step(); });
   if (!status.ok()) {
     for (const auto& text : running_) {
@@ -125,15 +113,79 @@ void Scheduler::Advance() {
   DropEnded();
 }
 
+int64_t Scheduler::Read(int64_t most) {
+  LiveTexts texts = TakeShort(most);
+  if (texts.size() > 1) {
+    int64_t count = 0;
+    const Status status = Guarded([&] { ReadTogether(texts); });
+    for (auto& text : texts) {
+      count += text->outcome.prompt_tokens;
+      if (!status.ok() && !text->ended) Fail(*text, status);
+      Continue(std::move(text));
+    }
+    return count;
+  }
+  if (texts.empty()) {
+    texts.push_back(std::move(reading_.front()));
+    reading_.pop_front();
+  }
+  std::unique_ptr<LiveText> text = std::move(texts.front());
+  int64_t count = 0;
+  if (const Status status = Guarded([&] { count = ReadChunk(*text); }); !status.ok()) {
+    Fail(*text, status);
+  } else if (text->read < text->outcome.prompt_tokens) {
+    reading_.push_back(std::move(text));
+  } else {
+    Continue(std::move(text));
+  }
+  return count;
+}
+
+LiveTexts Scheduler::TakeShort(int64_t most) {
+  LiveTexts texts;
+  int64_t longest = 0;
+  while (!reading_.empty() && bundle_.encoder == nullptr) {
+    const LiveText& text = *reading_.front();
+    longest = std::max(longest, text.outcome.prompt_tokens);
+    // The shorter are padded to the longest.
+    const int64_t padded = longest * static_cast<int64_t>(texts.size() + 1);
+    if (text.read > 0 || longest > options_.chunk || (!texts.empty() && padded > most)) break;
+    texts.push_back(std::move(reading_.front()));
+    reading_.pop_front();
+  }
+  return texts;
+}
+
+void Scheduler::ReadTogether(LiveTexts& texts) {
+  std::vector<Ids> prompts;
+  for (const auto& text : texts) prompts.push_back(text->ids);
+  const Logits logits = reader_.Prefill(prompts);
+  const auto state = std::make_shared<std::vector<Value>>(reader_.TakeState());
+  int64_t row = 0;
+  for (const auto& text : texts) {
+    text->state = state;
+    text->row = row++;
+    text->read = text->outcome.prompt_tokens;
+    const Status status = Guarded([&] { Choose(*text, logits, text->row); });
+    if (!status.ok()) Fail(*text, status);
+  }
+}
+
+void Scheduler::Continue(std::unique_ptr<LiveText> text) {
+  if (text->ended) return;
+  running_.push_back(std::move(text));
+  rows_changed_ = true;
+}
+
 int64_t Scheduler::ReadChunk(LiveText& text) {
   if (text.read == 0) Begin(text);
   const int64_t first = text.read;
   int64_t last = (first / options_.chunk + 1) * options_.chunk;
   if (first == 0) last = std::max(last, bundle_.manifest.first_call);
   last = std::min(last, text.outcome.prompt_tokens);
-  reader_.Resume(std::move(text.state), 1, first);
+  reader_.Resume(std::move(*text.state), 1, first);
   const Logits logits = reader_.Extend({text.ids.begin() + first, text.ids.begin() + last});
-  text.state = reader_.TakeState();
+  *text.state = reader_.TakeState();
   text.read = last;
   if (last == text.outcome.prompt_tokens) {
     Choose(text, logits, 0);
@@ -144,32 +196,36 @@ int64_t Scheduler::ReadChunk(LiveText& text) {
 }
 
 void Scheduler::Begin(LiveText& text) {
+  if (const int64_t length = KnownPrefix(text); length > 0) {
+    const std::vector<Value>* known = prefixes_.Find(text.ids, length);
+    text.state = std::make_shared<std::vector<Value>>(Joined(bundle_.manifest, {{known, 0, length, 0}}));
+    text.read = text.outcome.cached_tokens = length;
+    return;
+  }
   if (bundle_.encoder != nullptr) {
     const Rows source = Padded({text.request.source}, "source", false);
     reader_.ReadSource(source.Tokens(), source.Mask());
   }
   reader_.Start(1);
-  text.state = reader_.TakeState();
-  for (size_t entry = 0; entry < text.state.size(); ++entry) {
+  text.state = std::make_shared<std::vector<Value>>(reader_.TakeState());
+  for (size_t entry = 0; entry < text.state->size(); ++entry) {
     const int64_t axis = bundle_.manifest.state[entry].Axis("M");
-    if (axis > 0) text.source = Dims(text.state[entry])[static_cast<size_t>(axis)];
+    if (axis > 0) text.source = Dims((*text.state)[entry])[static_cast<size_t>(axis)];
   }
-  if (bundle_.encoder != nullptr) return;
+}
+
+int64_t Scheduler::KnownPrefix(const LiveText& text) {
+  if (bundle_.encoder != nullptr) return 0;
   // At least one token is read, for the logits after it.
   int64_t length = (text.outcome.prompt_tokens - 1) / options_.chunk * options_.chunk;
-  for (; length > 0; length -= options_.chunk) {
-    const std::vector<Value>* known = prefixes_.Find(text.ids, length);
-    if (known == nullptr) continue;
-    text.state = Joined(bundle_.manifest, {{known, 0, length, 0}});
-    text.read = text.outcome.cached_tokens = length;
-    return;
-  }
+  while (length > 0 && prefixes_.Find(text.ids, length) == nullptr) length -= options_.chunk;
+  return length;
 }
 
 void Scheduler::KeepPrefix(const LiveText& text) {
   const int64_t bytes = BytesOf(bundle_.manifest, 1, text.read, 0);
   if (bundle_.encoder != nullptr || text.read % options_.chunk != 0 || !prefixes_.Fits(bytes)) return;
-  prefixes_.Keep(text.ids, text.read, Joined(bundle_.manifest, {{&text.state, 0, text.read, 0}}), bytes);
+  prefixes_.Keep(text.ids, text.read, Joined(bundle_.manifest, {{text.state.get(), 0, text.read, 0}}), bytes);
   stats_.prefix_memory = prefixes_.bytes();
 }
 
@@ -195,14 +251,14 @@ void Scheduler::Join() {
   std::vector<StateRow> rows;
   int64_t longest = 0;
   for (const auto& text : running_) {
-    const bool joins = text->row < 0;
-    rows.push_back({joins ? &text->state : &before, joins ? 0 : text->row, text->read, text->source});
+    const std::vector<Value>* state = text->state != nullptr ? text->state.get() : &before;
+    rows.push_back({state, text->row, text->read, text->source});
     longest = std::max(longest, text->read);
   }
   batch_.Resume(Joined(bundle_.manifest, rows), static_cast<int64_t>(rows.size()), longest);
   int64_t row = 0;
   for (const auto& text : running_) {
-    text->state.clear();
+    text->state.reset();
     text->row = row++;
   }
   rows_changed_ = false;

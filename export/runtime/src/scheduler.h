@@ -23,12 +23,12 @@ struct LiveText {
 
   uint64_t id = 0;
   Request request;
-  Ids ids;                   // the prompt and the new tokens
-  int64_t read = 0;          // number of these that the state has read
-  int64_t longest = 0;       // number that it will have read at the end
-  int64_t source = 0;        // length of the source in the state
-  std::vector<Value> state;  // its own while the prompt is read, then row `row` of the batch's
-  int64_t row = -1;
+  Ids ids;                                    // the prompt and the new tokens
+  int64_t read = 0;                           // number of these that the state has read
+  int64_t longest = 0;                        // number that it will have read at the end
+  int64_t source = 0;                         // length of the source in the state
+  std::shared_ptr<std::vector<Value>> state;  // that of the prompt; null if it is a row of the batch
+  int64_t row = 0;                            // row of either
   bool ended = false;
   Outcome outcome;
 };
@@ -59,11 +59,20 @@ class Scheduler {
   const EngineStats& stats() const { return stats_; }
 
  private:
-  // Reads up to the next multiple of the chunk, and returns the number of tokens read. After the last it chooses the
-  // first new token.
+  // Reads prompts from the front of the queue, of about `most` tokens, and returns how many they were. After the last
+  // token of a prompt it chooses the first new one.
+  int64_t Read(int64_t most);
+  // Takes whole short prompts from the front of the queue, which one call can read.
+  LiveTexts TakeShort(int64_t most);
+  void ReadTogether(LiveTexts& texts);
+  // Reads a prompt up to the next multiple of the chunk.
   int64_t ReadChunk(LiveText& text);
+  // Moves a text that has read its prompt to those that are continued, unless it has ended.
+  void Continue(std::unique_ptr<LiveText> text);
   // Begins a text with its source, or with the longest prefix whose state is kept.
   void Begin(LiveText& text);
+  // Longest multiple of the chunk, less than the prompt, after which the state is kept; 0 = none.
+  int64_t KnownPrefix(const LiveText& text);
   void KeepPrefix(const LiveText& text);
   // Reads the last token of every text and chooses the next.
   void Step();
