@@ -6,6 +6,8 @@ set -euo pipefail
 folder=${1:?usage: fetch_cpp_dependencies.sh FOLDER}
 # The first Debian that packages onnxruntime. Only its headers are used: its library needs a newer glibc.
 headers_suite=trixie
+# A suite whose cpp-httplib has no known holes. Only the header of its source is used: Debian's package has a library.
+http_suite=trixie-backports
 packages=(libcli11-dev libgtest-dev libminizip-dev libsentencepiece-dev libsentencepiece0 libssl-dev nlohmann-json3-dev
     zlib1g-dev)
 
@@ -29,13 +31,21 @@ for file in $listed; do
     sed -E "s/\b$suite(-[a-z]+)?\b/$headers_suite/g" "$file" |
         awk 'BEGIN { RS = ""; ORS = "\n\n" } !/security/' >"$work/sources/newer-$name"
 done
+for file in $listed; do
+    sed -E "s/\b$suite(-[a-z]+)?\b/$http_suite/g; s/^(Types:[[:space:]]*|)deb\b/\1deb-src/" "$file" |
+        awk 'BEGIN { RS = ""; ORS = "\n\n" } !/security/' >"$work/sources/source-$(basename "$file")"
+done
 options=(-q -o APT::Sandbox::User=root -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$work/sources"
     -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache")
 apt-get update "${options[@]}" >"$work/log" 2>&1 || fail "apt-get update said: $(tail -n 1 "$work/log")"
 (cd "$work/debs" && apt-get download "${options[@]}" "${packages[@]/%//$suite}" "libonnxruntime-dev/$headers_suite") \
     >"$work/log" 2>&1 || fail "apt-get download said: $(tail -n 1 "$work/log")"
+(cd "$work/cache" && apt-get source --download-only --tar-only "${options[@]}" cpp-httplib) >"$work/log" 2>&1 ||
+    fail "apt-get source said: $(tail -n 1 "$work/log")"
 for package in "$work"/debs/*.deb; do
     dpkg -x "$package" "$work/root"
 done
+tar --extract --file "$work"/cache/cpp-httplib_*.orig.tar.xz --directory "$work/root/usr/include" --strip-components 1 \
+    --wildcards '*/httplib.h'
 rm -rf "$folder"
 mv "$work/root" "$folder"

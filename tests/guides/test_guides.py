@@ -49,6 +49,8 @@ ELSEWHERE = {
     "seqlab_export.harness ": "tasks of the harness: tests/export/test_harness.py",
     "hf:": "a dataset of Hugging Face: tests/data/test_hub.py",
     "--trials 30": "ninety fits: tests/sweeps",
+    "seqlab serve ": "a server that runs on: tests/runtime/test_serve.py",
+    "runtime/load.py ": "a server: tests/runtime/test_serve.py",
     "curl ": "a server: tests/cli/test_serving.py, tests/export/test_triton_server.py",
     "pip install ": "an empty environment: tests/export/test_bare_environment.py",
     "cmake --install ": "a build: tests/runtime/test_build.py",

@@ -18,10 +18,10 @@ from contracts.subjects import randomized
 from export.toys import TOKENIZER, TOYS, shared_toy, toy
 from once import once
 from runtime.programs import refusal, run
-from seqlab.attention import AdditiveAttention, Attention
+from seqlab.attention import AdditiveAttention, Attention, Mamba2, SlidingWindow
 from seqlab.cli import main
 from seqlab.models import BagOfWords, DecoderLM, Encoder, EncoderDecoder, Tagger
-from seqlab.positions import Learned, RoPE
+from seqlab.positions import Learned, NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 from seqlab_export.bundle import export_bundle
@@ -54,11 +54,20 @@ def _decoder() -> DecoderLM:
     return toy(partial(Attention, num_heads=2), RoPE)
 
 
+def _hybrid() -> DecoderLM:
+    """A state of every kind: fixed, of a window, growing."""
+    window = partial(Attention, num_heads=2, pattern=partial(SlidingWindow, window=3))
+    return toy([partial(Mamba2, head_dim=4), window, partial(Attention, num_heads=2)], NoPositions, 3)
+
+
 ATTENTIVE = partial(_translator, partial(Attention, num_heads=1))
 PAIR = {"source_tokenizer": SOURCE}
 MADE: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     **{precision: (_decoder, {"precision": precision}) for precision in ("fp16", "bf16", "int8", "int4")},
     "fused": (_decoder, {"target": "ort"}),
+    "hybrid": (_hybrid, {}),
+    "endless": (lambda: toy(GRU, NoPositions, 1), {"stop_ids": []}),
+    "endless attention": (lambda: toy(Attention, RoPE, 1), {"stop_ids": []}),
     "translator": (_translator, PAIR),
     "attentive translator": (ATTENTIVE, PAIR),
     "fused translator": (ATTENTIVE, PAIR | {"target": "ort"}),

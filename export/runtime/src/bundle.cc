@@ -115,6 +115,7 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
   info.max_seq_len = manifest.max_seq_len;
   info.max_source_len = manifest.max_source_len;
   info.seq_len = manifest.seq_len;
+  info.stop_ids = manifest.stop_ids;
   info.labels = manifest.labels;
   info.onnxruntime = onnxruntime.version;
   info.onnxruntime_file = onnxruntime.file;

@@ -208,6 +208,18 @@ Logits Decoder::Step(const Ids& tokens) {
   return OfLastPosition(Read(HostTensor(DType::kInt64, {rows_, 1}, tokens.data()), all_real_, nullptr));
 }
 
+Logits Decoder::Extend(const Ids& tokens) {
+  const auto length = static_cast<int64_t>(tokens.size());
+  CheckReadable(tokens, read_ + length);
+  return OfLastPosition(RunScoring({1, length, tokens, std::vector<uint8_t>(tokens.size(), 1)}, {length - 1}));
+}
+
+void Decoder::Resume(std::vector<Value> state, int64_t rows, int64_t read) {
+  state_ = std::move(state);
+  rows_ = rows;
+  read_ = read;
+}
+
 Logits Decoder::OfLastPosition(const Value& logits) const {
   if (TypeOf(logits) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) {
     return ToLogits(rows_, vocab_size(), Floats(logits));

@@ -50,6 +50,13 @@ class Decoder {
   Logits Prefill(const std::vector<Ids>& prompts);
   // Reads one more token a row and returns the logits after it.
   Logits Step(const Ids& tokens);
+  // Reads more tokens of a single text and returns the logits after the last.
+  Logits Extend(const Ids& tokens);
+
+  // Gives up the state of the texts that are read, by entry of the manifest, and continues another: that of `rows`
+  // texts, of which the longest has `read` tokens.
+  std::vector<Value> TakeState() { return std::move(state_); }
+  void Resume(std::vector<Value> state, int64_t rows, int64_t read);
 
   // Returns the number of tokens that the model guesses beyond the next one.
   int64_t num_ahead() const;

@@ -85,6 +85,14 @@ std::vector<Ids> Generate(Decoder& decoder, const std::vector<Ids>& prompts, con
   return chosen;
 }
 
+Ids EncodePrompt(const Bundle& bundle, std::string_view text) {
+  if (!bundle.manifest.tokenizer) return ReadIds(text);
+  const Tokenizer& tokenizer = bundle.tokenizer.get();
+  Ids ids = tokenizer.Encode(text);
+  // An empty prompt starts a document.
+  return ids.empty() ? Ids{tokenizer.bos_id()} : ids;
+}
+
 std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions options, const OnText& on_text) {
   std::string text;
   const auto show = [&](const std::string& piece) {
@@ -92,16 +100,14 @@ std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions opt
     return on_text == nullptr || piece.empty() || on_text(piece);
   };
   options.stop_ids = decoder.bundle().manifest.stop_ids;
+  const Ids ids = EncodePrompt(decoder.bundle(), prompt);
   if (!decoder.bundle().manifest.tokenizer) {
-    Generate(decoder, {ReadIds(prompt)}, options,
+    Generate(decoder, {ids}, options,
              [&](int64_t, int64_t token) { return show(Join(text.empty() ? "" : " ", token)); });
     return text;
   }
   const Tokenizer& tokenizer = decoder.bundle().tokenizer.get();
   TextStream stream(tokenizer);
-  Ids ids = tokenizer.Encode(prompt);
-  // An empty prompt starts a document.
-  if (ids.empty()) ids = {tokenizer.bos_id()};
   Generate(decoder, {ids}, options, [&](int64_t, int64_t token) { return show(stream.Push(token)); });
   if (!show(stream.Finish())) RefuseCancelled();
   return text;

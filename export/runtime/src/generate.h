@@ -24,6 +24,10 @@ int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const
 
 [[noreturn]] void RefuseCancelled();
 
+// Returns the ids of a prompt; see Model::EncodePrompt. Throws Refusal if the tokenizer refuses the text, or it is not
+// ids.
+Ids EncodePrompt(const Bundle& bundle, std::string_view text);
+
 // Continues a text until one of the manifest's stop tokens. Without a tokenizer both texts are ids, such as "5 6 7".
 // Throws Refusal as `Generate`, and if the prompt is not a text of the tokenizer, or not ids.
 std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions options, const OnText& on_text);

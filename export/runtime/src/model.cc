@@ -71,6 +71,10 @@ Result<std::string> Model::Decode(const Ids& ids) const {
   return Guarded([&] { return bundle_->tokenizer.get().Decode(ids); });
 }
 
+Result<Ids> Model::EncodePrompt(std::string_view text) const {
+  return Guarded([&] { return seqlab::EncodePrompt(*bundle_, text); });
+}
+
 struct Session::Impl {
   explicit Impl(std::shared_ptr<const Bundle> opened) : bundle(std::move(opened)) {}
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "seqlab/runtime.h"
+#include "server.h"
 
 namespace seqlab::tools {
 
@@ -41,6 +42,12 @@ Result<int> RunTranslate(const Common& common, const TextOptions& options);
 Result<int> RunClassify(const Common& common, const TextOptions& options);
 
 Result<int> RunVerify(const Common& common, double seconds);
+struct ServeCommand {
+  std::vector<std::string> bundles;
+  OpenOptions open;
+  serve::ServeOptions options;
+};
+Result<int> RunServe(ServeCommand command);
 Result<int> RunBench(const Common& common, const BenchOptions& options);
 
 // Formats JSON; bytes that are not UTF-8 become U+FFFD.

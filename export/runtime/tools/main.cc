@@ -17,6 +17,7 @@ namespace {
 using seqlab::Result;
 using seqlab::tools::BenchOptions;
 using seqlab::tools::Common;
+using seqlab::tools::ServeCommand;
 using seqlab::tools::TextOptions;
 
 // Adds the options of `generate`, with the help and the defaults of platform/seqlab/config/text_options.py.
@@ -117,6 +118,25 @@ int Main(int argc, char** argv) {
   measure.add_option("--prompt-tokens", bench.prompt_tokens, "length of the prompt or source in tokens; default: 16");
   measure.add_option("--new-tokens", bench.new_tokens, "number of tokens generated per run; default: 128");
   measure.add_option("--runs", bench.runs, "number of timed runs after one warm-up; default: 5");
+  ServeCommand serving;
+  CLI::App& serve = *app.add_subcommand("serve", "serve bundles over HTTP");
+  serve.add_option("bundles", serving.bundles, "bundle folders")->required();
+  serve.add_option("--host", serving.options.host, "address to listen at")->capture_default_str();
+  serve.add_option("--port", serving.options.port, "port to listen at; 0 is any that is free")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  serve.add_option("--memory", serving.options.engine.memory, "memory for the states of running requests; default: 1G")
+      ->transform(CLI::AsSizeValue(false));
+  serve
+      .add_option("--prefix-memory", serving.options.engine.prefix_memory,
+                  "memory for states of prompts that begin alike; default: 64M")
+      ->transform(CLI::AsSizeValue(false));
+  serve.add_option("--connections", serving.options.connections, "number of clients that are answered at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  serve.add_option("--threads", serving.open.threads, "number of threads; default: onnxruntime's choice, one per core");
+  serve.add_option("--ort-lib", serving.open.onnxruntime, "path of onnxruntime's shared library");
+  serve.callback([&] { run = [&] { return RunServe(serving); }; });
   add("info", "describe a bundle and the onnxruntime that runs it", [&] { return RunInfo(common); });
 
   CheckNumbers(app);

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -14,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import onnxruntime
 import torch
 
 from seqlab_export.bundle import ParityError
@@ -23,12 +21,12 @@ from seqlab_export.reports.bundle_model import BundleModel
 from seqlab_export.reports.torch_runtime import Compiled, TorchRuntime
 from seqlab_export.runner.graph_runner import open_bundle
 from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.program import find_onnxruntime, find_program
 from seqlab_export.runner.prove import Proof, Runtime
 from seqlab_export.runner.report import Check, share
 from seqlab_export.runner.sessions import PROOF_SECONDS, PROVIDERS, ProviderName, TimeLimit
 from seqlab_export.runner.verify import load_golden
 
-RUNNER = "seqlab-run"
 WEB_PROOF = Path(__file__).parents[2] / "web" / "dist" / "tools" / "verify.js"
 """Verification program of the web runtime; exists only in a checkout of the repository."""
 WEBGPU_PROOF = WEB_PROOF.with_name("webgpu.js")
@@ -168,12 +166,11 @@ def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
 
 def _cpp(folder: Path, seconds: float, provider: ProviderName) -> dict[str, Any]:
     _check_device(provider)
-    program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
-    if program is None:
-        raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` makes build/cpp/{RUNNER}")
-    # The library of the installed Python package, so that both sides use the same one.
-    library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
-    options = ["--provider", provider, "--json", "--ort-lib", str(library)]
+    try:
+        program = find_program()
+    except FileNotFoundError as error:
+        raise NotRunError(str(error)) from error
+    options = ["--provider", provider, "--json", "--ort-lib", find_onnxruntime()]
     return _of_program([program, "verify", str(folder), *options], seconds)
 
 

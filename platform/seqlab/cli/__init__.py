@@ -9,7 +9,22 @@ import sys
 from typing import NoReturn
 
 from seqlab import __version__
-from seqlab.cli import bundle, env, estimate, fit, matrices, page, profile, runs, spelling, study, submit, sweep, text
+from seqlab.cli import (
+    bundle,
+    env,
+    estimate,
+    fit,
+    matrices,
+    page,
+    profile,
+    runs,
+    serve,
+    spelling,
+    study,
+    submit,
+    sweep,
+    text,
+)
 from seqlab.cli.terminal import shown_for_people
 from seqlab.files.working_folder import add_working_folder
 
@@ -25,6 +40,7 @@ VERBS = (
     *page.VERBS,
     *matrices.VERBS,
     *text.VERBS,
+    *serve.VERBS,
     *env.VERBS,
 )
 

@@ -29,16 +29,15 @@
 #define SEQLAB_RUNTIME_H_
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
+
+#include "seqlab/status.h"
 
 #define SEQLAB_VERSION_MAJOR 0  ///< Major version; these headers have the version of the package.
 #define SEQLAB_VERSION_MINOR 2  ///< Minor version.
@@ -48,70 +47,6 @@
 #define SEQLAB_EXPORT __attribute__((visibility("default")))
 
 namespace seqlab {
-
-/// Kinds of failure, to branch on.
-enum class StatusCode {
-  kOk,               ///< no failure
-  kInvalidArgument,  ///< an argument is wrong, or a file cannot be read
-  kNotFound,         ///< there is no bundle, or no onnxruntime
-  kDamagedBundle,    ///< the bundle is not as it was written, or its files do not fit each other
-  kUnsupported,      ///< this onnxruntime, machine or runtime cannot do it
-  kCancelled,        ///< a callback returned false
-  kOutOfMemory,      ///< there is not enough memory
-  kInternal,         ///< onnxruntime or the system failed, a callback threw, or a token's logits are not finite
-};
-
-/// Success, or a failure with its message, which is one sentence.
-class [[nodiscard]] Status {
- public:
-  Status() = default;
-  /// Makes a failure; its code is not `kOk`.
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
-
-  bool ok() const { return code_ == StatusCode::kOk; }     ///< Returns true on success.
-  StatusCode code() const { return code_; }                ///< Returns the kind of failure, `kOk` on success.
-  const std::string& message() const { return message_; }  ///< Returns the message, empty on success.
-
- private:
-  StatusCode code_ = StatusCode::kOk;
-  std::string message_;
-};
-
-/// A value, or the failure that left none.
-template <typename T>
-class [[nodiscard]] Result {
- public:
-  /// Makes a success.
-  Result(T value) : content_(std::move(value)) {}
-  /// Makes a failure; of a status that is a success it is kInternal.
-  Result(Status status) : content_(std::move(status)) {
-    if (this->status().ok()) content_ = Status(StatusCode::kInternal, "a Result has neither a value nor an error");
-  }
-
-  /// Returns true if there is a value.
-  bool ok() const { return std::holds_alternative<T>(content_); }
-  /// Returns the failure, or a success if there is a value.
-  Status status() const { return ok() ? Status() : *std::get_if<Status>(&content_); }
-
-  /// @{
-  /// Returns the value. Without one, prints the failure's message to stderr and aborts the process: ask ok() first.
-  T& value() { return const_cast<T&>(std::as_const(*this).value()); }
-  const T& value() const {
-    if (!ok()) {
-      std::fprintf(stderr, "seqlab: a Result without a value was read: %s\n", status().message().c_str());
-      std::abort();
-    }
-    return *std::get_if<T>(&content_);
-  }
-  T& operator*() { return value(); }
-  const T& operator*() const { return value(); }
-  T* operator->() { return &value(); }
-  const T* operator->() const { return &value(); }
-  /// @}
-
- private:
-  std::variant<T, Status> content_;
-};
 
 /// Token ids, from 0 on.
 using Ids = std::vector<int64_t>;
@@ -214,6 +149,7 @@ struct Info {
   std::optional<int64_t> max_seq_len;     ///< maximum length of a text, in tokens
   std::optional<int64_t> max_source_len;  ///< maximum length of an encoder's input, in tokens
   int64_t seq_len = 0;                    ///< length of the texts in training, in tokens
+  Ids stop_ids;                           ///< tokens, any of which ends a text
   std::vector<std::string> labels;        ///< names of the C classes
   std::string onnxruntime;                ///< version of the opened onnxruntime
   std::string onnxruntime_file;           ///< path of its library
@@ -250,8 +186,14 @@ class Model {
   SEQLAB_EXPORT Result<std::string> Decode(const Ids& ids) const;
   /// @}
 
+  /// Returns the ids that `Session::Write` reads for a prompt: those of the text, bos for an empty text, and without a
+  /// tokenizer the ids that the text lists, such as "5 6 7". Fails as `Encode`.
+  SEQLAB_EXPORT Result<Ids> EncodePrompt(std::string_view text) const;
+
  private:
+  friend class Engine;
   friend class Session;
+  friend class TextPieces;
   explicit Model(std::shared_ptr<const Bundle> bundle) : bundle_(std::move(bundle)) {}
 
   std::shared_ptr<const Bundle> bundle_;

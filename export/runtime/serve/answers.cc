@@ -1,0 +1,175 @@
+#include "answers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "error.h"
+
+namespace seqlab::serve {
+namespace {
+
+using nlohmann::json;
+
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string NewId() {
+  static const uint64_t process = std::random_device()();
+  static std::atomic<int64_t> count{0};
+  return Join("cmpl-", process, "-", ++count);
+}
+
+int64_t Characters(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+json OrNull(const std::string& text) { return text.empty() ? json() : json(text); }
+
+}  // namespace
+
+std::string Dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+json ErrorBody(const HttpError& error) {
+  const char* type = error.status == 401   ? "authentication_error"
+                     : error.status >= 500 ? "server_error"
+                                           : "invalid_request_error";
+  return {{"error",
+           {{"message", error.message}, {"type", type}, {"param", OrNull(error.param)}, {"code", OrNull(error.code)}}}};
+}
+
+json ModelsBody(const std::vector<std::shared_ptr<Served>>& all) {
+  json models = json::array();
+  for (const auto& served : all) {
+    models.push_back({{"id", served->name}, {"object", "model"}, {"created", 0}, {"owned_by", "seqlab"}});
+  }
+  return {{"object", "list"}, {"data", models}};
+}
+
+json TextsBody(Served& served, const TextsRequest& request, const std::string& path) {
+  const Info& info = served.model.info();
+  const bool translates = path == "/translate";
+  if (translates != info.reads_source || (!translates && info.decodes)) {
+    throw HttpError{400, Join("model ", served.name, " does not answer ", path), "model", ""};
+  }
+  const std::lock_guard lock(served.one_at_a_time);
+  Session session(served.model);
+  json answers = json::array();
+  if (translates) {
+    auto found = session.Translate(request.texts, request.translate);
+    if (!found.ok()) throw ErrorOf(found.status());
+    for (const auto& best : *found) answers.push_back({{"text", best[0].text}, {"score", best[0].hypothesis.score}});
+    return {{"model", served.name}, {"translations", answers}};
+  }
+  for (const std::string& text : request.texts) {
+    const Result<Classes> classes = session.Classify(text);
+    if (!classes.ok()) throw ErrorOf(classes.status());
+    const bool tags = !classes->words.empty();
+    if (tags != (path == "/tag")) {
+      throw HttpError{400, Join("model ", served.name, " answers ", tags ? "/tag" : "/classify"), "model", ""};
+    }
+    json rows = json::array();
+    for (int64_t row = 0; row < classes->rows; ++row) {
+      const auto first = classes->probabilities.begin() + row * static_cast<int64_t>(info.labels.size());
+      const auto best = std::max_element(first, first + static_cast<int64_t>(info.labels.size()));
+      rows.push_back({{"label", info.labels[static_cast<size_t>(best - first)]}, {"probability", *best}});
+      if (tags) rows.back()["word"] = classes->words[static_cast<size_t>(row)];
+    }
+    answers.push_back(tags ? rows : rows[0]);
+  }
+  return {{"model", served.name}, {path == "/tag" ? "tags" : "classes", answers}};
+}
+
+CompletionAnswer::CompletionAnswer(std::shared_ptr<Served> served, const CompletionRequest& request)
+    : served_(std::move(served)),
+      request_(request),
+      id_(NewId()),
+      created_(Now()),
+      completion_(*served_->engine, served_->model, request_, served_->timings),
+      choices_(completion_.size()) {
+  for (size_t number = 0; number < choices_.size(); ++number) {
+    choices_[number].offset = Characters(completion_.prompt(number));
+  }
+}
+
+void CompletionAnswer::Wait(std::chrono::milliseconds most) {
+  for (Piece& piece : completion_.Next(most)) {
+    Choice& choice = choices_[piece.choice];
+    choice.text += piece.text;
+    choice.finish = piece.finish;
+    std::move(piece.tokens.begin(), piece.tokens.end(), std::back_inserter(choice.tokens));
+  }
+}
+
+json CompletionAnswer::Envelope() const {
+  return {{"id", id_},
+          {"object", "text_completion"},
+          {"created", created_},
+          {"model", served_->name},
+          {"seed", request_.options.sampling.seed}};
+}
+
+json CompletionAnswer::UsageBody() const {
+  const Usage& usage = completion_.usage();
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.new_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.new_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+json CompletionAnswer::LogProbabilities(const std::vector<TokenFacts>& tokens, int64_t& offset) const {
+  if (!request_.logprobs) return nullptr;
+  json texts = json::array(), own = json::array(), likeliest = json::array(), offsets = json::array();
+  for (const TokenFacts& token : tokens) {
+    texts.push_back(token.text);
+    own.push_back(token.log_probability);
+    json others = json::object();
+    // Different tokens may have the same text: the likeliest stands for it.
+    for (const auto& [text, known] : token.likeliest) others.emplace(text, known);
+    likeliest.push_back(others);
+    offsets.push_back(offset);
+    offset += Characters(token.text);
+  }
+  return {{"tokens", texts}, {"token_logprobs", own}, {"top_logprobs", likeliest}, {"text_offset", offsets}};
+}
+
+json CompletionAnswer::Body() const {
+  json body = Envelope();
+  for (size_t number = 0; number < choices_.size(); ++number) {
+    const Choice& choice = choices_[number];
+    int64_t offset = choice.offset;
+    body["choices"].push_back({{"index", number},
+                               {"text", completion_.prompt(number) + choice.text},
+                               {"logprobs", LogProbabilities(choice.tokens, offset)},
+                               {"finish_reason", choice.finish}});
+  }
+  body["usage"] = UsageBody();
+  return body;
+}
+
+std::string CompletionAnswer::Events(std::chrono::milliseconds most) {
+  std::string events;
+  const auto add = [&](size_t number, const std::string& text, const json& known, const std::string& finish) {
+    json body = Envelope();
+    body["choices"] = {{{"index", number}, {"text", text}, {"logprobs", known}, {"finish_reason", OrNull(finish)}}};
+    events += Join("data: ", Dumped(body), "\n\n");
+  };
+  for (size_t number = 0; request_.echo && !echoed_ && number < choices_.size(); ++number) {
+    add(number, completion_.prompt(number), nullptr, "");
+  }
+  echoed_ = true;
+  for (const Piece& piece : completion_.Next(most)) {
+    if (piece.text.empty() && piece.tokens.empty() && piece.finish.empty()) continue;
+    add(piece.choice, piece.text, LogProbabilities(piece.tokens, choices_[piece.choice].offset), piece.finish);
+  }
+  if (done() && request_.include_usage) {
+    json body = Envelope();
+    body["choices"] = json::array();
+    body["usage"] = UsageBody();
+    events += Join("data: ", Dumped(body), "\n\n");
+  }
+  return events;
+}
+
+}  // namespace seqlab::serve

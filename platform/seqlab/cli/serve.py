@@ -1,0 +1,59 @@
+"""The verb serve: the C++ server on bundles, or on runs that are exported first."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from seqlab.cli.verb import A_RUN, TRUST, argument, verb, whole_number
+
+
+@verb(
+    "serve runs or bundles over HTTP, with OpenAI's API",
+    argument("targets", nargs="+", metavar="RUN|BUNDLE", help=f"{A_RUN}, or a bundle folder; a run is exported first"),
+    argument("--host", default="127.0.0.1", help="address to listen at; default: 127.0.0.1"),
+    argument("--port", type=whole_number, default=8000, help="port to listen at; 0 is any that is free; default: 8000"),
+    argument("--memory", default="1G", help="memory for the states of running requests; default: 1G"),
+    TRUST,
+)
+def serve(options: argparse.Namespace) -> int:
+    from seqlab_export.bundle import ParityError
+    from seqlab_export.runner.program import find_onnxruntime, find_program
+
+    program = find_program()
+    with tempfile.TemporaryDirectory(prefix="seqlab-serve-") as folder:
+        try:
+            places = (Path(folder) / str(number) for number in range(len(options.targets)))
+            bundles = [_bundle(target, place, options) for target, place in zip(options.targets, places, strict=False)]
+        except ParityError as error:
+            print(f"seqlab: {error}", file=sys.stderr)
+            return 1
+        settings = ["--host", options.host, "--port", str(options.port), "--memory", options.memory]
+        command = [program, "serve", *bundles, *settings, "--ort-lib", find_onnxruntime()]
+        with subprocess.Popen(command) as process:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, lambda received, _: process.send_signal(received))
+            return process.wait()
+
+
+def _bundle(target: str, folder: Path, options: argparse.Namespace) -> str:
+    """A bundle's folder, or the folder of a run's new bundle, which has the run's name."""
+    if (Path(target) / "manifest.json").exists():
+        return target
+    from seqlab.cli.bundle import export_run
+    from seqlab.cli.phases import phases_shown
+    from seqlab.trained.load import load_run
+
+    with phases_shown("reading the run"):
+        loaded = load_run(target, trust=options.trust)
+        folder.mkdir()
+        out = folder / Path(target).name
+        export_run(loaded, "fp32", out)
+    return str(out)
+
+
+VERBS = (serve,)
