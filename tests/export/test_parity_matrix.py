@@ -22,6 +22,7 @@ from seqlab_export.reports.bundle_model import BundleModel, score
 from seqlab_export.reports.parity import SAME, Cell, parity_of_bundle, to_json
 from seqlab_export.reports.parity_page import COLUMNS, to_markdown, to_row
 from seqlab_export.reports.torch_runtime import TorchRuntime
+from seqlab_export.runner import program
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof
 from seqlab_export.runner.report import Check
@@ -31,7 +32,7 @@ from seqlab_export.runner.verify import load_golden
 @pytest.fixture(name="no_runner")
 def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulates a machine without a C++ compiler and without the output of `make web`."""
-    monkeypatch.setattr(parity, "RUNNER", "no-such-program")
+    monkeypatch.setattr(program, "BUILT", Path("no-such-program"))
     monkeypatch.setattr(parity, "WEB_PROOF", Path("no-such-program"))
     monkeypatch.setattr(shutil, "which", {"node": "node"}.get)
     monkeypatch.delenv("SEQLAB_RUN", raising=False)

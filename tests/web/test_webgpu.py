@@ -28,14 +28,17 @@ pytestmark = [
 Measure = Callable[[Path], tuple[Cell, Cell]]
 
 
+def _not_found() -> str:
+    raise FileNotFoundError("seqlab-run is left out here")
+
+
 @pytest.fixture(name="measure")
 def _measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
     """The cells of a bundle on wasm and on WebGPU."""
     build("tools/webgpu_page.ts")
     monkeypatch.setattr(parity, "WEB_PROOF", build("tools/verify.ts"))
     monkeypatch.setattr(parity, "WEBGPU_PROOF", build("tools/webgpu.ts"))
-    monkeypatch.setattr(parity, "RUNNER", "no-such-program")
-    monkeypatch.delenv("SEQLAB_RUN", raising=False)
+    monkeypatch.setattr(parity, "find_program", _not_found)
 
     def measure(folder: Path) -> tuple[Cell, Cell]:
         *_, wasm, webgpu = parity_of_bundle("a name", folder, None)
