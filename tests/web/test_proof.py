@@ -28,6 +28,7 @@ from export.toys import Shared
 from runtime.conftest import Bundle, Copy
 from seqlab_export.reports import parity
 from seqlab_export.reports.parity import parity_of_bundle
+from seqlab_export.runner import program
 from seqlab_export.runner.verify import verify_bundle
 from web.programs import build, refusal, run
 
@@ -163,7 +164,7 @@ def test_wrong_statements_are_found(copy: Copy) -> None:
 def test_the_parity_matrix_has_its_cell(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity, "WEB_PROOF", build("tools/verify.ts"))
     monkeypatch.setattr(parity, "WEBGPU_PROOF", Path("no-such-program"))
-    monkeypatch.setattr(parity, "RUNNER", "no-such-program")
+    monkeypatch.setattr(program, "BUILT", Path("no-such-program"))
     cells = {cell.runtime: cell for cell in parity_of_bundle("a name", shared("gru").folder, None)}
     found, expected = cells["onnxruntime-web, wasm"], cells["onnxruntime CPU, Python"]
     assert found.ok and found.greedy == expected.greedy and found.error and expected.limit
