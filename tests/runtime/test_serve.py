@@ -192,6 +192,7 @@ def test_many_clients_have_the_texts_that_they_would_have_alone(server: Running,
 
 
 WRONG: dict[str, tuple[Any, str | None, str]] = {
+    "deep JSON": (b'{"prompt": ' + b"[" * 500_000 + b"]" * 500_000 + b"}", None, "the body must be a JSON object"),
     "no JSON": (b"{", None, "the body must be a JSON object"),
     "no prompt": ({}, "prompt", "prompt is missing"),
     "a prompt of numbers": (
@@ -236,6 +237,7 @@ def test_other_paths_and_models(server: Running, bundle: Bundle) -> None:
         server.client.completions.create(model="other", prompt="a")
     with pytest.raises(BadRequestError, match=f"model {name} has no chat template; ask /v1/completions"):
         server.client.chat.completions.create(model=name, messages=[{"role": "user", "content": "a"}])
+    assert server.ask("POST", "/v1/chat/completions", {"model": 7})[0] == 400
     assert server.ask("POST", "/translate", {"texts": "a"})[1]["error"]["message"] == (
         f"model {name} does not answer /translate"
     )

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "error.h"
+#include "json_fields.h"
 
 namespace seqlab::serve {
 namespace {
@@ -22,7 +23,7 @@ template <typename... Parts>
 class Fields {
  public:
   explicit Fields(const std::string& body) {
-    body_ = json::parse(body, nullptr, false);
+    body_ = Parsed(body);
     if (!body_.is_object()) throw HttpError{400, "the body must be a JSON object", "", ""};
   }
 
@@ -124,6 +125,8 @@ uint64_t DrawnSeed() {
 }
 
 }  // namespace
+
+json Parsed(const std::string& body) { return IsTooDeep(body) ? json() : json::parse(body, nullptr, false); }
 
 CompletionRequest ReadCompletion(const std::string& body) {
   constexpr int64_t kMost = int64_t{1} << 40;

@@ -170,8 +170,9 @@ class Server {
                  }));
     }
     http_.Post("/v1/chat/completions", Answered([this](const Request& request, Response&) {
-                 const json body = json::parse(request.body, nullptr, false);
-                 const auto served = bundles_.Get(body.is_object() ? body.value("model", "") : "");
+                 const json body = Parsed(request.body);
+                 const bool named = body.is_object() && body.contains("model") && body["model"].is_string();
+                 const auto served = bundles_.Get(named ? body["model"].get<std::string>() : "");
                  throw HttpError{400, Join("model ", served->name, " has no chat template; ask /v1/completions"),
                                  "model", ""};
                }));
