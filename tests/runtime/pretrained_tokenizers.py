@@ -68,6 +68,7 @@ MORE_PRETRAINED = {
     ),
     "neox": lambda: pretrained(_bytes(split=True), special=END, normalizer=normalizers.NFC(), added=SPACES),
     "smollm": lambda: pretrained(pre_tokenizers.Digits(individual_digits=True), _bytes(split=True), special=END),
+    "grouped digits": lambda: pretrained(_split(r"(?=(\d{3})+(?!\d))"), _bytes(split=True), special=END),
     "digits": lambda: pretrained(
         pre_tokenizers.Digits(), _bytes(space=True), special=END, normalizer=normalizers.NFKD()
     ),

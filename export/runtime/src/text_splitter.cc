@@ -47,7 +47,9 @@ class Pattern {
       if (code == ONIG_MISMATCH) break;
       if (code < 0) Refuse("the tokenizer's pattern takes too long on this text");
       const auto first = static_cast<size_t>(found->beg[0]), last = static_cast<size_t>(found->end[0]);
-      if (last == first) {
+      if (last == first) {  // an empty match splits too
+        if (first > done) parts.emplace_back(text.substr(done, first - done), false);
+        done = first;
         if (first >= text.size()) break;
         place = first + ReadUtf8(text.substr(first)).size;
         continue;
@@ -125,9 +127,10 @@ void TextSplitter::Add(const Field& described) {
     for (const Field& part : described["pretokenizers"].Items()) Add(part);
     return;
   }
+  if (is_byte_level_) Refuse("the runtime does not have a step after ByteLevel, as this tokenizer does");
   auto step = std::make_unique<SplitStep>();
   if (type == "ByteLevel") {
-    is_byte_level_ = true;
+    is_byte_level_ = true;  // of the last step
     step->adds_space = described["add_prefix_space"].Bool();
     const bool splits = !described.Has("use_regex") || described["use_regex"].Bool();
     if (splits) step->pattern = std::make_unique<Pattern>(kWords);
