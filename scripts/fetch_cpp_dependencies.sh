@@ -8,8 +8,8 @@ folder=${1:?usage: fetch_cpp_dependencies.sh FOLDER}
 headers_suite=trixie
 # A suite whose cpp-httplib has no known holes. Only the header of its source is used: Debian's package has a library.
 http_suite=trixie-backports
-packages=(libcli11-dev libgtest-dev libminizip-dev libsentencepiece-dev libsentencepiece0 libssl-dev nlohmann-json3-dev
-    zlib1g-dev)
+packages=(libcli11-dev libgtest-dev libminizip-dev libonig-dev libonig5 libsentencepiece-dev libsentencepiece0
+    libssl-dev libutf8proc-dev nlohmann-json3-dev zlib1g-dev)
 
 fail() {
     echo "cannot fetch the C++ dependencies: $1; install ${packages[*]} and give onnxruntime's headers with -DORT_ROOT" >&2

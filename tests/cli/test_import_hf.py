@@ -264,9 +264,9 @@ def test_every_runtime_stops_there(reads: str, folder: Path, tmp_path: Path, ins
         assert seqlab("generate", target, *options).stdout.removesuffix("\n") == text
     [answer] = web.answers(tmp_path / "bundle", [{"write": prompt, "max_new_tokens": MOST, **GREEDY}])
     assert answer["text"] == text
-    if reads == "ids":  # The C++ runtime has no byte-level BPE.
-        done = programs.run("generate", tmp_path / "bundle", *options)
-        assert done.returncode == 0 and done.stdout.decode().removesuffix("\n") == text
+    done = programs.run("generate", tmp_path / "bundle", *options)
+    assert done.returncode == 0 and done.stdout.decode().removesuffix("\n") == text
+    if reads == "ids":
         refused = seqlab("generate", "bundle", "--prompt", "5 six", code=2).stderr
         assert refused.endswith('a prompt is ids, such as "5 6 7"; got "six"\n')
         assert _load_pyfunc(str(tmp_path / "bundle")).predict([PROMPT]).shape[:2] == (1, 3)

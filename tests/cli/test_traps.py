@@ -74,8 +74,9 @@ VERBS = (
     "consolidate first.ckpt",
     "configs lm/gru",
     "env",
+    "serve first --port=65536",
 )
-CODES = {"consolidate": 2}
+CODES = {"consolidate": 2, "serve": 2}
 """Exit codes of verbs that refuse what they find here, once they have read it."""
 TYPES_THEM = """
 import io

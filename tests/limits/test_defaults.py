@@ -41,7 +41,7 @@ def test_an_option_has_the_default_that_its_help_states() -> None:
     ]
     stated = {}
     for verb, names, settings in options:
-        if found := re.search(r"default: ([\d.]+)", settings.get("help") or ""):
+        if found := re.search(r"default: (\d*\.?\d+)(?!\w|\.\d)", settings.get("help") or ""):
             stated[verb, names] = float(found[1])
             assert float(found[1]) == settings["default"], (verb, names)
     assert ("submit", ("--nodes",)) in stated

@@ -42,7 +42,7 @@ def number_of_a_manifest(number: int) -> None:
 
 def state_of(numbers: int) -> None:
     entry = StateInfo(name="s", dtype="float32", dims=("B", numbers), initial=0.0)
-    manifest: Any = SimpleNamespace(model=None, step=None, encoder=None, state=(entry,), max_seq_len=None)
+    manifest: Any = SimpleNamespace(model=None, step=None, guess=None, encoder=None, state=(entry,), max_seq_len=None)
     manifest.state_bytes = lambda: Manifest.state_bytes(manifest)
     Manifest._check_decoder(manifest)
 

@@ -74,7 +74,9 @@ def test_nothing_is_linked_that_must_be_found_at_run_time() -> None:
     assert "onnxruntime" not in needed and "python" not in needed and "libsentencepiece" in needed
 
 
-@pytest.mark.parametrize(("library", "headers"), [("runtime", ["runtime"]), ("proof", ["runtime", "proof"])])
+@pytest.mark.parametrize(
+    ("library", "headers"), [("runtime", ["runtime", "engine"]), ("proof", ["runtime", "engine", "proof"])]
+)
 def test_a_shared_library_gives_what_its_headers_say_and_nothing_else(library: str, headers: list[str]) -> None:
     """`answer_decoding`, which the tests of decoding ask, is linked to one."""
     text = "".join(map(header, headers))
@@ -82,7 +84,9 @@ def test_a_shared_library_gives_what_its_headers_say_and_nothing_else(library: s
     found = succeed("nm", "-D", "--defined-only", "-C", build(f"shared_{library}")).splitlines()
     names = [re.sub(r"\[abi:\w+\]", "", line.split(" ", 2)[2]).split("(")[0] for line in found]
     assert {name.rpartition("::")[2] for name in names} == {*declared}
-    assert all(re.match(r"seqlab::((Model|Session|Report)::)?[\w~=]+( =)?$", name) for name in names), names
+    assert all(
+        re.match(r"seqlab::((Model|Session|Engine|TextPieces|Report)::)?[\w~=]+( =)?$", name) for name in names
+    ), names
 
 
 def test_a_deployment_links_only_what_runs_a_model() -> None:

@@ -169,8 +169,8 @@ def test_a_bundle_without_a_tokenizer_reads_ids(copy: Copy, both: Both) -> None:
 
 def test_another_onnxruntime_or_tokenizer_than_the_runtime_has(copy: Copy) -> None:
     folder = copy("gru")
-    with_tokenizer(**{"class": "PretrainedTokenizer"})(folder)
-    said = 'the runtime has no tokenizer "PretrainedTokenizer"; it has ByteTokenizer, CharTokenizer,'
+    with_tokenizer(**{"class": "OtherTokenizer"})(folder)
+    said = 'the runtime has no tokenizer "OtherTokenizer"; it has ByteTokenizer, CharTokenizer,'
     assert said in refusal("generate", folder)
     with_statement(min_onnxruntime="99.0")(folder)
     assert "this bundle needs onnxruntime 99.0, here is " in refusal("info", folder)

@@ -46,7 +46,8 @@ class Running:
 
     def counts(self) -> dict[str, float]:
         """Numbers of /metrics for the only model."""
-        lines = (line.rsplit(" ", 1) for line in self.ask("GET", "/metrics")[1].splitlines())
+        told = self.ask("GET", "/metrics")[1].splitlines()
+        lines = (line.rsplit(" ", 1) for line in told if not line.startswith("# TYPE "))
         return {name.split("{")[0]: float(value) for name, value in lines}
 
     def until(self, name: str, value: float) -> None:
@@ -192,6 +193,7 @@ def test_many_clients_have_the_texts_that_they_would_have_alone(server: Running,
 
 
 WRONG: dict[str, tuple[Any, str | None, str]] = {
+    "deep JSON": (b'{"prompt": ' + b"[" * 500_000 + b"]" * 500_000 + b"}", None, "the body must be a JSON object"),
     "no JSON": (b"{", None, "the body must be a JSON object"),
     "no prompt": ({}, "prompt", "prompt is missing"),
     "a prompt of numbers": (
@@ -209,6 +211,12 @@ WRONG: dict[str, tuple[Any, str | None, str]] = {
     "a penalty": ({"prompt": "a", "presence_penalty": 1}, "presence_penalty", "presence_penalty is not offered"),
     "an empty stop": ({"prompt": "a", "stop": ""}, "stop", "a stop string has 1 to 256 bytes"),
     "five stops": ({"prompt": "a", "stop": [*"abcde"]}, "stop", "stop has 5 strings, at most 4 are accepted"),
+    "an n-gram of 65": ({"prompt": "a", "no_repeat_ngram": 65}, "no_repeat_ngram", "from 1 to 64, got 65"),
+    "129 texts": (
+        {"prompt": ["a"] * 43, "n": 3},
+        "n",
+        "there are 129 texts to write, at most 128 are accepted",
+    ),
     "65 choices": ({"prompt": "a", "n": 65}, "n", "n must be a whole number from 1 to 64, got 65"),
     "65 prompts": ({"prompt": ["a"] * 65}, "prompt", "there are 65 prompts, at most 64 are accepted"),
     "21 log-probabilities": ({"prompt": "a", "logprobs": 21}, "logprobs", "from 0 to 20"),
@@ -225,7 +233,8 @@ def test_a_wrong_request_is_refused_in_one_sentence(name: str, server: Running) 
 
 
 def test_just_inside_the_bounds(server: Running) -> None:
-    for body in ({"n": 64}, {"prompt": ["a"] * 64}, {"stop": [*"abcd"]}, {"stop": "a" * 256}, {"logprobs": 20}):
+    rows = {"prompt": ["a"] * 64, "n": 2}
+    for body in ({"n": 64}, rows, {"no_repeat_ngram": 64}, {"stop": [*"abcd"]}, {"stop": "a" * 256}, {"logprobs": 20}):
         status, answer = server.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": 1} | body)
         assert status == 200, answer
 
@@ -236,16 +245,19 @@ def test_other_paths_and_models(server: Running, bundle: Bundle) -> None:
         server.client.completions.create(model="other", prompt="a")
     with pytest.raises(BadRequestError, match=f"model {name} has no chat template; ask /v1/completions"):
         server.client.chat.completions.create(model=name, messages=[{"role": "user", "content": "a"}])
+    assert server.ask("POST", "/v1/chat/completions", {"model": 7})[0] == 400
     assert server.ask("POST", "/translate", {"texts": "a"})[1]["error"]["message"] == (
         f"model {name} does not answer /translate"
     )
     status, answer = server.ask("GET", "/v1/complete")
     assert status == 404 and answer["error"]["message"] == "there is no GET /v1/complete"
     assert server.ask("GET", "/health") == (200, "ok\n") and server.ask("GET", "/ready") == (200, "ready\n")
-    status, answer = server.ask("POST", "/v1/completions", b" " * (2**20 + 1))
-    assert status == 413 and answer["error"]["message"] == "a body has at most 1048576 bytes"
-    status, answer = server.ask("POST", "/v1/completions", b" " * 2**20)
-    assert status == 400 and answer["error"]["message"] == "the body must be a JSON object"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # what `curl -d` says
+    for headers in ({}, form):
+        status, answer = server.ask("POST", "/v1/completions", b" " * (2**20 + 1), **headers)
+        assert status == 413 and answer["error"]["message"] == "a body has at most 1048576 bytes"
+        status, answer = server.ask("POST", "/v1/completions", b" " * 2**20, **headers)
+        assert status == 400 and answer["error"]["message"] == "the body must be a JSON object"
 
 
 def test_bytes_that_are_not_http_do_no_harm(server: Running) -> None:
@@ -283,6 +295,12 @@ def test_other_kinds_of_bundles(bundle: Bundle) -> None:
         status, answer = server.ask("POST", "/translate", {"model": names[0], "texts": texts, "beams": 2})
         said = run("translate", translator, "--beams", "2", text="\n".join(texts)).stdout.decode().splitlines()
         assert status == 200 and [one["text"] for one in answer["translations"]] == said
+        for texts, beams, code in ((64, 2, 200), (43, 3, 400)):
+            asked = {"model": names[0], "texts": ["z"] * texts, "beams": beams}
+            assert server.ask("POST", "/translate", asked)[0] == code
+        for size in (2**15, 2**15 + 1):
+            _, answer = server.ask("POST", "/classify", {"model": names[1], "texts": "a" * size})
+            assert ("a text has at most 32768 bytes" in str(answer)) == (size > 2**15)
         _, answer = server.ask("POST", "/classify", {"model": names[1], "texts": ["abc", "f"]})
         expected = run("classify", classifier, "--json", "abc", "f").stdout.decode().splitlines()
         assert answer["classes"] == [*map(json.loads, expected)]
@@ -351,6 +369,35 @@ def test_a_client_that_does_not_read_is_cut_off(bundle: Bundle) -> None:
         connection.sendall(head + body)
         server.until("seqlab_requests_running", 1)
         server.until("seqlab_requests_cancelled_total", 1)
+
+
+def test_another_signal_ends_it_at_once(bundle: Bundle) -> None:
+    command = [build("seqlab-run"), "serve", bundle("endless"), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+        assert process.stderr is not None
+        server = Running(process, int(process.stderr.readline().rsplit(":", 1)[1]), "none")
+        stream = server.client.completions.create(model="", prompt="a", max_tokens=10**6, stream=True)
+        next(stream)
+        process.send_signal(signal.SIGINT)
+        while server.ask("GET", "/ready")[0] != 503:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == -signal.SIGINT
+
+
+def test_a_port_has_one_server(server: Running, bundle: Bundle) -> None:
+    said = refusal("serve", bundle("endless"), "--port", str(server.port))
+    assert said == f"cannot listen at 127.0.0.1, port {server.port}; is it in use?"
+
+
+def test_cached_tokens_are_counted_once(bundle: Bundle) -> None:
+    with serving(bundle("endless")) as server:
+        asked: dict[str, Any] = {"model": "", "prompt": "abc" * 100, "max_tokens": 3, "temperature": 0}
+        text = server.client.completions.create(**asked).choices[0].text
+        usages = [server.client.completions.create(**asked | more).usage for more in ({"n": 4}, {"stop": text[0]})]
+        for usage in usages:
+            assert usage is not None and usage.prompt_tokens == 300 and usage.prompt_tokens_details is not None
+            assert usage.prompt_tokens_details.cached_tokens == 256
 
 
 def test_too_much_memory_is_refused(bundle: Bundle) -> None:

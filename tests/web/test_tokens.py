@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import tempfile
-import unicodedata
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -14,52 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
 from sentencepiece import SentencePieceTrainer
-from tokenizers import Regex, models, pre_tokenizers, trainers
 
 from once import SEED
-from runtime.test_tokens import TEXT, texts
+from runtime.pretrained_tokenizers import MORE, PRETRAINED, TEXT, assigned
 from runtime.test_tokens import TOKENIZERS as OWN
-from seqlab_data.tokenizers import PretrainedTokenizer, SubwordTokenizer, Tokenizer
+from runtime.test_tokens import texts
+from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
 from web.programs import answers, refusal
 
-JOINED = ["e\u0301", "\U0001f469\u200d\U0001f680", "\U0001f1e6\U0001f1fa", "a\u0308\u0323"]
-MORE = [*JOINED, "\ufeff", "\r\n", "\x1c\x1d\x1e"]
-WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
-LLAMA = WORD + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""Llama 3's pattern that splits a text into words."""
-
-
-def pretrained(pattern: str | None) -> Tokenizer:
-    """A tokenizer like GPT-2's, or one whose words are split by a pattern."""
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
-    split = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
-    made = tokenizers.Tokenizer(models.BPE(ignore_merges=bool(pattern)))
-    made.pre_tokenizer = pre_tokenizers.Sequence([*split, byte_level])
-    special = ["<|begin_of_text|>", "<|end_of_text|>"] if pattern else ["<|endoftext|>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=600, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
-    made.train_from_iterator([TEXT, *(text for word in TEXT.split() for text in (word, f" {word}"))], trainer)
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        made.save(file.name)
-        return PretrainedTokenizer(file=file.name)
-
-
-PRETRAINED = {"gpt2": lambda: pretrained(None), "llama3": lambda: pretrained(LLAMA)}
 TOKENIZERS = OWN | PRETRAINED
 
 
 @cache
 def tokenizer_of(name: str) -> Tokenizer:
     return TOKENIZERS[name]()
-
-
-def assigned(text: str) -> str:
-    """Without what is no character yet in Python's Unicode, and may be a letter in Node's."""
-    return "".join(character for character in text if unicodedata.category(character) != "Cn")
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)

@@ -9,11 +9,13 @@ function(seqlab_find_library name)
   endif()
 endfunction()
 
-# Static ones first: a folder of unpacked packages has no others, but of sentencepiece, of which Debian has no static one.
+# Static ones first: a folder of unpacked packages has no others, but of sentencepiece and onig, of which Debian has no static one.
 macro(seqlab_find_libraries)
   find_package(Threads REQUIRED)
   seqlab_find_library(sentencepiece libsentencepiece.so.0 sentencepiece)
   seqlab_find_library(crypto libcrypto.a crypto)
+  seqlab_find_library(onig libonig.so.5 onig)
+  seqlab_find_library(utf8proc libutf8proc.a utf8proc)
 endmacro()
 
 # Those of seqlab_proof besides.

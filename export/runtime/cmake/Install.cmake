@@ -18,7 +18,7 @@ configure_package_config_file(cmake/seqlab_runtimeConfig.cmake.in seqlab_runtime
 write_basic_package_version_file(seqlab_runtimeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfig.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfigVersion.cmake cmake/Dependencies.cmake DESTINATION ${package})
-foreach(name IN ITEMS sentencepiece crypto minizip z)
+foreach(name IN ITEMS sentencepiece crypto minizip z onig utf8proc)
   string(FIND "${SEQLAB_LIBRARY_${name}}" "${SEQLAB_DEPENDENCIES}/" place)
   if(place EQUAL 0)
     get_filename_component(file ${SEQLAB_LIBRARY_${name}} REALPATH)

@@ -47,13 +47,15 @@ json ModelsBody(const std::vector<std::shared_ptr<Served>>& all) {
   return {{"object", "list"}, {"data", models}};
 }
 
-json TextsBody(Served& served, const TextsRequest& request, const std::string& path) {
+json TextsBody(Served& served, const TextsRequest& request, const std::string& path,
+               const std::function<void()>& look) {
   const Info& info = served.model.info();
   const bool translates = path == "/translate";
   if (translates != info.reads_source || (!translates && info.decodes)) {
     throw HttpError{400, Join("model ", served.name, " does not answer ", path), "model", ""};
   }
-  const std::lock_guard lock(served.one_at_a_time);
+  std::unique_lock lock(served.one_at_a_time, std::defer_lock);
+  while (!lock.try_lock_for(std::chrono::milliseconds(100))) look();
   Session session(served.model);
   json answers = json::array();
   if (translates) {
@@ -63,6 +65,7 @@ json TextsBody(Served& served, const TextsRequest& request, const std::string& p
     return {{"model", served.name}, {"translations", answers}};
   }
   for (const std::string& text : request.texts) {
+    look();
     const Result<Classes> classes = session.Classify(text);
     if (!classes.ok()) throw ErrorOf(classes.status());
     const bool tags = !classes->words.empty();
@@ -127,6 +130,7 @@ json CompletionAnswer::LogProbabilities(const std::vector<TokenFacts>& tokens, i
     json others = json::object();
     // Different tokens may have the same text: the likeliest stands for it.
     for (const auto& [text, known] : token.likeliest) others.emplace(text, known);
+    others.emplace(token.text, token.log_probability);
     likeliest.push_back(others);
     offsets.push_back(offset);
     offset += Characters(token.text);

@@ -3,6 +3,7 @@
 #define SEQLAB_SERVE_ANSWERS_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,8 +21,10 @@ std::string Dumped(const nlohmann::json& value);
 nlohmann::json ErrorBody(const HttpError& error);
 nlohmann::json ModelsBody(const std::vector<std::shared_ptr<Served>>& all);
 
-// Answers /translate, /classify and /tag. Throws HttpError if the model does something else.
-nlohmann::json TextsBody(Served& served, const TextsRequest& request, const std::string& path);
+// Answers /translate, /classify and /tag. Calls `look` while it waits and between texts, which throws if nobody waits
+// for the answer any more. Throws HttpError if the model does something else.
+nlohmann::json TextsBody(Served& served, const TextsRequest& request, const std::string& path,
+                         const std::function<void()>& look);
 
 // Answers /v1/completions, whole or as events.
 class CompletionAnswer {

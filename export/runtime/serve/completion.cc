@@ -61,9 +61,6 @@ Completion::Completion(Engine& engine, const Model& model, const CompletionReque
       const auto* given = std::get_if<Ids>(&prompt);
       Ids ids = given != nullptr ? *given : Good(model.EncodePrompt(std::get<std::string>(prompt)));
       usage_.prompt_tokens += static_cast<int64_t>(ids.size());
-      const std::string text = !request.echo      ? ""
-                               : given == nullptr ? std::get<std::string>(prompt)
-                                                  : Good(model.Decode(ids));
       for (int64_t row = 0; row < request.n; ++row) {
         Request asked;
         asked.prompt = ids;
@@ -77,8 +74,13 @@ Completion::Completion(Engine& engine, const Model& model, const CompletionReque
           return news->Push({number, token, std::nullopt});
         };
         asked.on_end = [news = news_, number](const Outcome& outcome) { news->Push({number, std::nullopt, outcome}); };
+        TextPieces pieces(model);
+        std::string text;
+        if (request.echo) {
+          for (const int64_t token : ids) text += Good(pieces.Push(token));
+        }
         const uint64_t id = Good(engine.Submit(std::move(asked)));
-        choices_.push_back({id, text, TextPieces(model), "", false});
+        choices_.push_back({id, std::move(text), std::move(pieces), row == 0, "", false});
         ++open_;
       }
     }
@@ -113,6 +115,8 @@ std::vector<Piece> Completion::Next(std::chrono::milliseconds most) {
     Piece piece;
     piece.choice = one.choice;
     if (one.token) {
+      // A prompt is counted once, and so is what was known of it.
+      if (++choice.new_tokens == 1 && choice.is_first) usage_.cached_tokens += one.token->cached_tokens;
       ++usage_.new_tokens;
       piece.text = Shown(choice, Good(choice.pieces.Push(one.token->id)), false);
       if (choice.ended) piece.finish = "stop";
@@ -123,7 +127,6 @@ std::vector<Piece> Completion::Next(std::chrono::milliseconds most) {
       }
     } else {
       if (!one.outcome->status.ok()) throw ErrorOf(one.outcome->status);
-      usage_.cached_tokens += one.outcome->cached_tokens;
       piece.text = Shown(choice, Good(choice.pieces.Finish()), true);
       piece.finish = choice.ended || one.outcome->finish == Finish::kStop ? "stop" : "length";
       if (one.outcome->finish == Finish::kCancelled) {
@@ -137,7 +140,7 @@ std::vector<Piece> Completion::Next(std::chrono::milliseconds most) {
 }
 
 std::string Completion::TextOf(int64_t token) const {
-  return model_.info().has_tokenizer ? Good(model_.Decode({token})) : std::to_string(token);
+  return model_.info().has_tokenizer ? Good(model_.TokenBytes(token)) : std::to_string(token);
 }
 
 std::string Completion::Shown(Choice& choice, const std::string& text, bool last) {

@@ -56,8 +56,10 @@ class Completion {
     uint64_t id = 0;
     std::string prompt;
     TextPieces pieces;
+    bool is_first;     // of the choices of its prompt
     std::string held;  // the beginning of a stop string, perhaps
     bool ended = false;
+    int64_t new_tokens = 0;
   };
   // Adds text to a choice and returns what can be shown of it. If a stop string is in it, ends the choice.
   std::string Shown(Choice& choice, const std::string& text, bool last);

@@ -4,21 +4,38 @@
 
 #include <array>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "seqlab/engine.h"
 
 namespace seqlab::serve {
 
+// Samples, gathered by metric.
+class MetricLines {
+ public:
+  // Adds a sample of a metric of a type; `suffix` is that of a histogram's part.
+  void Add(const std::string& name, const char* type, const char* suffix, const std::string& labels, double value);
+  std::string Text() const;
+
+ private:
+  struct Metric {
+    std::string name, type, lines;
+  };
+  std::vector<Metric> metrics_;
+};
+
+// Formats a label, such as `model="a"`.
+std::string Label(const std::string& name, const std::string& value);
+
 // A histogram of seconds.
 class Histogram {
  public:
   void Add(double seconds);
-  // Lines of a metric with these labels, such as `model="a"`.
-  std::string Lines(const std::string& name, const std::string& labels) const;
+  void AddTo(MetricLines& lines, const std::string& name, const std::string& labels) const;
 
  private:
   static constexpr std::array<double, 12> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
@@ -42,15 +59,15 @@ class Timings : public std::enable_shared_from_this<Timings> {
     bool first_ = true;
   };
   Clock Begin() { return Clock(shared_from_this()); }
-  std::string Lines(const std::string& labels) const;
+  void Add(const std::string& labels, MetricLines& lines) const;
 
  private:
   mutable std::mutex mutex_;
   Histogram first_, next_;
 };
 
-// Lines of a model's engine.
-std::string LinesOf(const EngineStats& stats, const std::string& labels);
+// Adds the counts of a model's engine.
+void AddEngine(const EngineStats& stats, const std::string& labels, MetricLines& lines);
 
 }  // namespace seqlab::serve
 

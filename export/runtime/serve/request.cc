@@ -4,14 +4,16 @@
 #include <set>
 
 #include "error.h"
+#include "json_fields.h"
 
 namespace seqlab::serve {
 namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostPrompts = 64, kMostChoices = 64, kMostStops = 4, kMostLikeliest = 20;
-constexpr size_t kMostStopBytes = 256;
+constexpr int64_t kMostPrompts = 64, kMostChoices = 64, kMostTexts = 128, kMostStops = 4, kMostLikeliest = 20;
+constexpr int64_t kMostNgram = 64;  // each token looks at the whole text for every one of them
+constexpr size_t kMostStopBytes = 256, kMostTextBytes = 32768;
 
 template <typename... Parts>
 [[noreturn]] void Wrong(const std::string& field, const Parts&... parts) {
@@ -22,7 +24,7 @@ template <typename... Parts>
 class Fields {
  public:
   explicit Fields(const std::string& body) {
-    body_ = json::parse(body, nullptr, false);
+    body_ = Parsed(body);
     if (!body_.is_object()) throw HttpError{400, "the body must be a JSON object", "", ""};
   }
 
@@ -125,8 +127,10 @@ uint64_t DrawnSeed() {
 
 }  // namespace
 
+json Parsed(const std::string& body) { return IsTooDeep(body) ? json() : json::parse(body, nullptr, false); }
+
 CompletionRequest ReadCompletion(const std::string& body) {
-  constexpr int64_t kMost = int64_t{1} << 40;
+  constexpr int64_t kMost = int64_t{1} << 31;
   Fields fields(body);
   CompletionRequest request;
   request.model = fields.Text("model");
@@ -145,8 +149,11 @@ CompletionRequest ReadCompletion(const std::string& body) {
     Wrong("seed", "seed must be a whole number from 0 to 2^64 - 1, got ", seed->dump());
   }
   request.options.repetition.penalty = fields.Number("repetition_penalty", 1);
-  request.options.repetition.ngram = fields.Int("no_repeat_ngram", 1, kMost);
+  request.options.repetition.ngram = fields.Int("no_repeat_ngram", 1, kMostNgram);
   request.n = fields.Int("n", 1, kMostChoices).value_or(1);
+  if (const int64_t texts = request.n * static_cast<int64_t>(request.prompts.size()); texts > kMostTexts) {
+    Wrong("n", "there are ", texts, " texts to write, at most ", kMostTexts, " are accepted");
+  }
   request.stop = Strings("stop", fields.Find("stop"), kMostStops);
   for (const std::string& stop : request.stop) {
     if (stop.empty() || stop.size() > kMostStopBytes)
@@ -176,8 +183,14 @@ TextsRequest ReadTexts(const std::string& body, bool translates) {
   request.model = fields.Text("model");
   request.texts = Strings("texts", fields.Find("texts"), kMostPrompts);
   if (request.texts.empty()) Wrong("texts", "texts must be a string or a list of strings");
+  for (const std::string& text : request.texts) {
+    if (text.size() > kMostTextBytes) Wrong("texts", "a text has at most ", kMostTextBytes, " bytes");
+  }
   if (translates) {
     request.translate.beams = fields.Int("beams", 1, kMostChoices).value_or(1);
+    const int64_t rows = request.translate.beams * static_cast<int64_t>(request.texts.size());
+    if (rows > kMostTexts)
+      Wrong("beams", "there are ", rows, " beams of all texts, at most ", kMostTexts, " are accepted");
     request.translate.length_penalty = fields.Number("length_penalty", 1);
     request.translate.prefix = fields.Text("prefix");
   }

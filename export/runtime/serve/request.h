@@ -37,6 +37,9 @@ struct TextsRequest {
   TranslateOptions translate;
 };
 
+// JSON of a body, null if it is nested too deep, discarded if it is not JSON.
+nlohmann::json Parsed(const std::string& body);
+
 // Each reads a body. Throws HttpError naming the field that is wrong.
 CompletionRequest ReadCompletion(const std::string& body);
 TextsRequest ReadTexts(const std::string& body, bool translates);

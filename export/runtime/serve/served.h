@@ -20,7 +20,7 @@ struct Served {
   Model model;
   std::optional<Engine> engine;  // of a language model
   std::shared_ptr<Timings> timings = std::make_shared<Timings>();
-  std::mutex one_at_a_time;  // of texts that are translated or classified
+  std::timed_mutex one_at_a_time;  // of texts that are translated or classified
 };
 
 class Bundles {

@@ -2,11 +2,15 @@
 
 // Its own value, 5, makes the kernel reset connections when many clients come at once.
 #define CPPHTTPLIB_LISTEN_BACKLOG 1024
+// As many bytes as in a body of any other kind: `curl -d` sends JSON as a form.
+#define CPPHTTPLIB_FORM_URL_ENCODED_PAYLOAD_MAX_LENGTH (1 << 20)
 
 #include <httplib.h>
 #include <signal.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -53,7 +57,13 @@ class Server {
   Server(const std::vector<std::string>& folders, const OpenOptions& open, const ServeOptions& options)
       : options_(options), bundles_(folders, open, options.engine) {
     const size_t most = static_cast<size_t>(options.connections);
-    http_.new_task_queue = [most] { return new httplib::ThreadPool(std::min<size_t>(8, most), most, 2 * most); };
+    // All threads from the start: its growing pool leaves connections that come together to one thread.
+    http_.new_task_queue = [most] { return new httplib::ThreadPool(most, most, most); };
+    // Not SO_REUSEPORT, with which a second server would share the port.
+    http_.set_socket_options([](socket_t listener) {
+      const int yes = 1;
+      setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
     http_.set_payload_max_length(kMostBodyBytes);
     http_.set_read_timeout(kReadSeconds);
     http_.set_write_timeout(kWriteSeconds);
@@ -81,7 +91,7 @@ class Server {
     // Every thread that starts from here on leaves the signals to this one's.
     sigset_t signals;
     sigemptyset(&signals);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     if (const Status opened = bundles_.Open(); !opened.ok()) return opened;
     const int port = options_.port == 0                                 ? http_.bind_to_any_port(options_.host)
@@ -99,10 +109,13 @@ class Server {
                 << " may use this server; set SEQLAB_API_KEY to ask for a key" << std::endl;
     }
     std::thread waits([&] { Obey(signals); });
-    http_.listen_after_bind();
-    pthread_kill(waits.native_handle(), SIGTERM);  // if it is not what has ended the server
+    const Status listened = Guarded([&] { http_.listen_after_bind(); });
+    const bool told = draining_;
+    pthread_kill(waits.native_handle(), SIGUSR1);  // if no signal has ended the server
     waits.join();
-    return {};
+    if (told) return {};
+    return {StatusCode::kInternal, "the server cannot accept connections any more: " +
+                                       (listened.ok() ? std::string(std::strerror(errno)) : listened.message())};
   }
 
  private:
@@ -111,14 +124,22 @@ class Server {
   void Obey(const sigset_t& signals) {
     int signal = 0;
     while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) {
-      const Status opened = bundles_.Open();
+      Status opened;
+      const Status guarded = Guarded([&] { opened = bundles_.Open(); });
+      if (!guarded.ok()) opened = guarded;
       std::cerr << "seqlab-run: "
                 << (opened.ok() ? "opened the bundles anew" : "kept the bundles that are open: " + opened.message())
                 << std::endl;
     }
     draining_ = true;
+    // Another one ends the process at once.
+    sigset_t ends;
+    sigemptyset(&ends);
+    for (const int another : {SIGTERM, SIGINT}) sigaddset(&ends, another);
+    pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
     const auto most = steady_clock::now() + kDrainSeconds;
     while (*answering_ > 0 && steady_clock::now() < most) std::this_thread::sleep_for(milliseconds(20));
+    expired_ = true;
     http_.wait_until_ready();  // `stop` does nothing before that
     http_.stop();
   }
@@ -166,12 +187,14 @@ class Server {
     for (const char* path : {"/translate", "/classify", "/tag"}) {
       http_.Post(path, Answered([this, path](const Request& request, Response& response) {
                    const TextsRequest asked = ReadTexts(request.body, path == std::string("/translate"));
-                   response.set_content(Dumped(TextsBody(*bundles_.Get(asked.model), asked, path)), "application/json");
+                   response.set_content(Dumped(TextsBody(*bundles_.Get(asked.model), asked, path, LookAt(request))),
+                                        "application/json");
                  }));
     }
     http_.Post("/v1/chat/completions", Answered([this](const Request& request, Response&) {
-                 const json body = json::parse(request.body, nullptr, false);
-                 const auto served = bundles_.Get(body.is_object() ? body.value("model", "") : "");
+                 const json body = Parsed(request.body);
+                 const bool named = body.is_object() && body.contains("model") && body["model"].is_string();
+                 const auto served = bundles_.Get(named ? body["model"].get<std::string>() : "");
                  throw HttpError{400, Join("model ", served->name, " has no chat template; ask /v1/completions"),
                                  "model", ""};
                }));
@@ -182,19 +205,19 @@ class Server {
     const std::shared_ptr<Served> served = bundles_.Get(asked->model);
     if (!served->engine) throw HttpError{400, Join("model ", served->name, " continues no text"), "model", ""};
     auto writing = std::make_shared<CompletionAnswer>(served, *asked);
-    const auto end = steady_clock::now() + kMostSeconds;
+    const std::function<void()> look = LookAt(request);
     if (!asked->stream) {
       while (!writing->done()) {
         writing->Wait(kLook);
-        if (request.is_connection_closed()) return;
-        if (steady_clock::now() > end) throw TooLong();
+        look();
       }
       response.set_content(Dumped(writing->Body()), "application/json");
       return;
     }
     response.set_header("Cache-Control", "no-cache");
     response.set_chunked_content_provider(
-        "text/event-stream", [writing, end, now = Answering(answering_)](size_t, httplib::DataSink& sink) {
+        "text/event-stream", [writing, end = steady_clock::now() + kMostSeconds, now = Answering(answering_)](
+                                 size_t, httplib::DataSink& sink) {
           std::string events;
           bool done = false;
           try {
@@ -203,6 +226,9 @@ class Server {
             done = writing->done();
           } catch (const HttpError& error) {
             events = Join("data: ", Dumped(ErrorBody(error)), "\n\n");
+            done = true;
+          } catch (const std::exception& error) {
+            events = Join("data: ", Dumped(ErrorBody({500, error.what(), "", ""})), "\n\n");
             done = true;
           }
           if (done) events += "data: [DONE]\n\n";
@@ -213,27 +239,38 @@ class Server {
         });
   }
 
+  // Returns what throws if nobody waits for the answer to a request any more, or it has taken too long.
+  std::function<void()> LookAt(const Request& request) const {
+    return [this, &request, end = steady_clock::now() + kMostSeconds] {
+      if (request.is_connection_closed()) throw HttpError{499, "the client has gone", "", ""};
+      if (expired_) throw HttpError{503, "the server stops", "", "overloaded"};
+      if (steady_clock::now() > end) throw TooLong();
+    };
+  }
+
   static HttpError TooLong() {
     return {408, Join("the request took more than ", kMostSeconds.count(), " seconds"), "", "timeout"};
   }
 
   std::string Metrics() const {
-    std::string text;
+    MetricLines lines;
     for (const auto& served : bundles_.All()) {
-      const std::string labels = Join("model=", json(served->name).dump());
-      if (served->engine) text += LinesOf(served->engine->stats(), labels) + served->timings->Lines(labels);
+      const std::string labels = Label("model", served->name);
+      if (!served->engine) continue;
+      AddEngine(served->engine->stats(), labels, lines);
+      served->timings->Add(labels, lines);
     }
     const std::lock_guard lock(mutex_);
     for (const auto& [status, count] : by_status_) {
-      text += Join("seqlab_http_responses_total{status=\"", status, "\"} ", count, "\n");
+      lines.Add("seqlab_http_responses_total", "counter", "", Label("status", std::to_string(status)), count);
     }
-    return text;
+    return lines.Text();
   }
 
   const ServeOptions options_;
   Bundles bundles_;
   httplib::Server http_;
-  std::atomic<bool> draining_{false};
+  std::atomic<bool> draining_{false}, expired_{false};
   std::shared_ptr<std::atomic<int>> answering_ = std::make_shared<std::atomic<int>>(0);
   mutable std::mutex mutex_;
   std::map<int, int64_t> by_status_;

@@ -13,6 +13,8 @@
 namespace seqlab {
 namespace {
 
+constexpr int64_t kMostWaitingTokens = int64_t{1} << 24;
+
 const EngineOptions& Checked(const EngineOptions& options) {
   const std::pair<const char*, int64_t> bounds[] = {{"memory", options.memory},
                                                     {"max_running", options.max_running},
@@ -51,7 +53,7 @@ struct Engine::Impl {
   uint64_t Submit(Request request) {
     scheduler.Check(request);
     auto text = std::make_unique<LiveText>(std::move(request));
-    const int64_t bytes = BytesOf(bundle->manifest, 1, text->longest, text->source);
+    const int64_t bytes = 2 * BytesOf(bundle->manifest, 1, text->longest, text->source);
     if (bytes > options.memory) {
       Refuse(StatusCode::kOutOfMemory, "the state of a text of ", text->longest, " tokens takes ", bytes,
              " bytes, the engine may hold ", options.memory);
@@ -61,6 +63,11 @@ struct Engine::Impl {
     if (static_cast<int64_t>(waiting.size()) >= options.max_waiting) {
       Refuse(StatusCode::kUnavailable, waiting.size(), " requests are waiting, which is the most; try again later");
     }
+    const int64_t tokens = waiting_tokens + text->outcome.prompt_tokens;
+    if (!waiting.empty() && tokens > kMostWaitingTokens) {
+      Refuse(StatusCode::kUnavailable, "prompts of ", waiting_tokens, " tokens are waiting; try again later");
+    }
+    waiting_tokens = tokens;
     text->id = ++last_id;
     waiting.push_back(std::move(text));
     changed.notify_all();
@@ -82,18 +89,23 @@ struct Engine::Impl {
         cancelled_now.swap(cancelled);
         for (auto text = waiting.begin(); text != waiting.end();) {
           if (all || cancelled_now.count((*text)->id) > 0) {
+            waiting_tokens -= (*text)->outcome.prompt_tokens;
             ended.push_back(std::move(*text));
             text = waiting.erase(text);
           } else {
             ++text;
           }
         }
+        stats.running += static_cast<int64_t>(ended.size());  // until they are told
       }
       for (const auto& text : ended) text->End(Finish::kCancelled);
       cancelled_in_queue += static_cast<int64_t>(ended.size());
       scheduler.Cancel([&](const LiveText& text) { return all || cancelled_now.count(text.id) > 0; });
-      Admit();
-      scheduler.Advance();
+      const Status status = Guarded([&] {
+        Admit();
+        scheduler.Advance();
+      });
+      if (!status.ok()) scheduler.FailAll(status);
     }
   }
 
@@ -104,6 +116,7 @@ struct Engine::Impl {
       const bool fits =
           scheduler.size() < options.max_running && scheduler.BytesWith(waiting.front().get()) <= options.memory;
       if (scheduler.size() > 0 && !fits) break;
+      waiting_tokens -= waiting.front()->outcome.prompt_tokens;
       scheduler.Add(std::move(waiting.front()));
       waiting.pop_front();
     }
@@ -123,6 +136,7 @@ struct Engine::Impl {
   mutable std::mutex mutex;  // of the members up to `stats`
   std::condition_variable changed, idle;
   LiveTexts waiting;
+  int64_t waiting_tokens = 0;  // of their prompts
   std::set<uint64_t> cancelled;
   uint64_t last_id = 0;
   bool accepting = true, stopping = false;

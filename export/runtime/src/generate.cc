@@ -89,6 +89,9 @@ Ids EncodePrompt(const Bundle& bundle, std::string_view text) {
   if (!bundle.manifest.tokenizer) return ReadIds(text);
   const Tokenizer& tokenizer = bundle.tokenizer.get();
   Ids ids = tokenizer.Encode(text);
+  if (ids.empty() && tokenizer.bos_id() < 0) {
+    Refuse("the prompt is empty, and no token starts a document of this model; give a prompt");
+  }
   // An empty prompt starts a document.
   return ids.empty() ? Ids{tokenizer.bos_id()} : ids;
 }

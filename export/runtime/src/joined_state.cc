@@ -90,21 +90,29 @@ std::vector<Value> Joined(const Manifest& manifest, const std::vector<StateRow>&
 }
 
 int64_t BytesOf(const Manifest& manifest, int64_t rows, int64_t read, int64_t source) {
-  int64_t bytes = 0;
+  double bytes = 0;
   for (const StateInfo& entry : manifest.state) {
     const std::vector<int64_t> dims = DimsOf(manifest, entry, rows, read, source);
-    const bool in_place =
-        std::find(manifest.in_place.begin(), manifest.in_place.end(), entry.name) != manifest.in_place.end();
-    // A step writes the new value beside the old one.
-    bytes += BytesOf(entry.dtype) * Product(dims.begin(), dims.end()) * (in_place ? 1 : 2);
+    double size = static_cast<double>(BytesOf(entry.dtype));
+    for (const int64_t dim : dims) size *= static_cast<double>(dim);
+    bytes += size;
   }
-  return bytes;
+  constexpr double kMost = static_cast<double>(int64_t{1} << 60);  // so that it can be doubled
+  return static_cast<int64_t>(std::min(bytes, kMost));
 }
 
 void CheckHasRows(const Manifest& manifest) {
   for (const StateInfo& entry : manifest.state) {
     if (entry.dims.empty() || !(Is(entry.dims[0], "B") || Is(entry.dims[0], "N"))) {
       Refuse(StatusCode::kUnsupported, "state entry ", entry.name, " has no row for each text");
+    }
+    for (const Dim& dim : entry.dims) {
+      const bool known = std::holds_alternative<int64_t>(dim) || Is(dim, "B") || Is(dim, "N") || Is(dim, "S") ||
+                         Is(dim, "M") || (Is(dim, "C") && manifest.max_seq_len);
+      if (!known) {
+        Refuse(StatusCode::kDamagedBundle, "state entry ", entry.name, " has the dimension ",
+               std::get<std::string>(dim));
+      }
     }
   }
 }

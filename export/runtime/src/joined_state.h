@@ -25,7 +25,7 @@ std::vector<Value> Joined(const Manifest& manifest, const std::vector<StateRow>&
 // Size in bytes of the state of `rows` texts that have read `read` tokens, and sources of `source` tokens.
 int64_t BytesOf(const Manifest& manifest, int64_t rows, int64_t read, int64_t source);
 
-// Throws Refusal if an entry of the state does not have one row for each text.
+// Throws Refusal if an entry of the state does not have one row for each text, or has a size that is not known.
 void CheckHasRows(const Manifest& manifest);
 
 }  // namespace seqlab

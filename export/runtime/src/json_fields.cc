@@ -106,8 +106,27 @@ double Field::Number() const {
   return value_.get<double>();
 }
 
+bool IsTooDeep(std::string_view text) {
+  int64_t depth = 0, deepest = 0;
+  bool in_string = false;
+  for (size_t place = 0; place < text.size(); ++place) {
+    const char c = text[place];
+    if (in_string && c == '\\') {
+      ++place;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (c == '[' || c == '{')) {
+      deepest = std::max(deepest, ++depth);
+    } else if (!in_string && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return deepest > kMostDepth;
+}
+
 Document::Document(const std::string& text, const std::string& name) {
   if (text.rfind("\xEF\xBB\xBF", 0) == 0) Refuse(name, " is not JSON, at byte 1: it begins with a byte order mark");
+  if (IsTooDeep(text)) Refuse(name, " is nested more than ", kMostDepth, " levels deep");
   try {
     content_ = std::make_unique<const json>(json::parse(text));
   } catch (const json::parse_error& error) {

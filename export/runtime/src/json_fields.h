@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,11 @@ class Field {
   std::string place_;
   bool takes_unknown_;
 };
+
+inline constexpr int64_t kMostDepth = 64;
+
+// Returns true if JSON is nested more than kMostDepth levels deep: printing and copying it would overflow the stack.
+bool IsTooDeep(std::string_view text);
 
 // A file of JSON.
 class Document {

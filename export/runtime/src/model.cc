@@ -71,6 +71,10 @@ Result<std::string> Model::Decode(const Ids& ids) const {
   return Guarded([&] { return bundle_->tokenizer.get().Decode(ids); });
 }
 
+Result<std::string> Model::TokenBytes(int64_t id) const {
+  return Guarded([&] { return bundle_->tokenizer.get().Bytes(id); });
+}
+
 Result<Ids> Model::EncodePrompt(std::string_view text) const {
   return Guarded([&] { return seqlab::EncodePrompt(*bundle_, text); });
 }

@@ -13,21 +13,26 @@
 
 namespace seqlab {
 
+// Returns the key of each prefix of whole chunks that is shorter than a prompt: a digest of the ids up to there.
+std::vector<std::string> PrefixKeys(const Ids& prompt, int64_t chunk);
+
 // Holds at most `most_bytes`, and drops the least recently used states.
 class PrefixCache {
  public:
   explicit PrefixCache(int64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // Returns the state after the first `length` ids, or null. Nothing may write into it.
-  const std::vector<Value>* Find(const Ids& ids, int64_t length);
+  // Returns the state of a prefix, or null. Nothing may write into it.
+  const std::vector<Value>* Find(const std::string& key);
 
-  // Keeps a state of `bytes` after the first `length` ids, unless it is larger than the cache.
-  void Keep(const Ids& ids, int64_t length, std::vector<Value> state, int64_t bytes);
+  // Keeps a state of `bytes`, unless it is larger than the cache.
+  void Keep(const std::string& key, std::vector<Value> state, int64_t bytes);
 
-  bool Fits(int64_t bytes) const { return bytes <= most_bytes_; }
+  bool Fits(int64_t bytes) const { return bytes + kEntryBytes <= most_bytes_; }
+  bool empty() const { return entries_.empty(); }
   int64_t bytes() const { return bytes_; }
 
  private:
+  static constexpr int64_t kEntryBytes = 512;  // of keys and links
   struct Entry {
     std::string key;
     std::vector<Value> state;

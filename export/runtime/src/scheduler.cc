@@ -11,6 +11,8 @@
 namespace seqlab {
 namespace {
 
+constexpr int64_t kMostNewTokens = int64_t{1} << 31;
+
 // Returns the token that follows, with what the request wants to know of it.
 NewToken Next(const Logits& logits, int64_t row, const LiveText& text) {
   const GenerateOptions& options = text.request.options;
@@ -35,7 +37,7 @@ NewToken Next(const Logits& logits, int64_t row, const LiveText& text) {
 
 }  // namespace
 
-LiveText::LiveText(Request asked) : request(std::move(asked)), ids(request.prompt) {
+LiveText::LiveText(Request asked) : request(std::move(asked)), ids(std::move(request.prompt)) {
   source = static_cast<int64_t>(request.source.size());
   outcome.prompt_tokens = static_cast<int64_t>(ids.size());
   // The model never reads the last new token.
@@ -58,6 +60,9 @@ void Scheduler::Check(const Request& request) const {
   CheckOptions(request.options.repetition);
   Padded({request.prompt}, "prompt", true);
   CheckLengths(bundle_.manifest, {request.prompt}, request.options.max_new_tokens);
+  if (request.options.max_new_tokens > kMostNewTokens) {
+    Refuse("max_new_tokens must be at most 2^31, got ", request.options.max_new_tokens);
+  }
   reader_.CheckReadable(request.prompt, static_cast<int64_t>(request.prompt.size()));
   if (request.row < 0 || request.row > UINT32_MAX) Refuse("row must be from 0 to 2^32 - 1, got ", request.row);
   if (request.likeliest && *request.likeliest < 0) Refuse("likeliest must be at least 0, got ", *request.likeliest);
@@ -82,7 +87,8 @@ int64_t Scheduler::BytesWith(const LiveText* more) const {
     for (const auto& text : *texts) widen(*text);
   }
   if (more != nullptr) widen(*more);
-  return BytesOf(bundle_.manifest, size() + (more != nullptr ? 1 : 0), longest, source);
+  // A step writes new values beside the old ones, and rows are copied when others come and go.
+  return 2 * BytesOf(bundle_.manifest, size() + (more != nullptr ? 1 : 0), longest, source);
 }
 
 void Scheduler::Cancel(const std::function<bool(const LiveText&)>& is_cancelled) {
@@ -94,6 +100,16 @@ void Scheduler::Cancel(const std::function<bool(const LiveText&)>& is_cancelled)
   reading_.erase(std::remove_if(reading_.begin(), reading_.end(), [](const auto& text) { return text->ended; }),
                  reading_.end());
   DropEnded();
+}
+
+void Scheduler::FailAll(const Status& status) {
+  for (LiveTexts* texts : {&reading_, &running_}) {
+    for (const auto& text : *texts) {
+      if (!text->ended) Fail(*text, status);
+    }
+    texts->clear();
+  }
+  batch_.Resume({}, 0, 0);
 }
 
 void Scheduler::DropEnded() {
@@ -111,6 +127,7 @@ void Scheduler::Advance() {
     }
   }
   DropEnded();
+  if (running_.empty()) batch_.Resume({}, 0, 0);
 }
 
 int64_t Scheduler::Read(int64_t most) {
@@ -196,12 +213,7 @@ int64_t Scheduler::ReadChunk(LiveText& text) {
 }
 
 void Scheduler::Begin(LiveText& text) {
-  if (const int64_t length = KnownPrefix(text); length > 0) {
-    const std::vector<Value>* known = prefixes_.Find(text.ids, length);
-    text.state = std::make_shared<std::vector<Value>>(Joined(bundle_.manifest, {{known, 0, length, 0}}));
-    text.read = text.outcome.cached_tokens = length;
-    return;
-  }
+  if (bundle_.encoder == nullptr && BeginWithPrefix(text)) return;
   if (bundle_.encoder != nullptr) {
     const Rows source = Padded({text.request.source}, "source", false);
     reader_.ReadSource(source.Tokens(), source.Mask());
@@ -214,26 +226,33 @@ void Scheduler::Begin(LiveText& text) {
   }
 }
 
-int64_t Scheduler::KnownPrefix(const LiveText& text) {
-  if (bundle_.encoder != nullptr) return 0;
-  // At least one token is read, for the logits after it.
-  int64_t length = (text.outcome.prompt_tokens - 1) / options_.chunk * options_.chunk;
-  while (length > 0 && prefixes_.Find(text.ids, length) == nullptr) length -= options_.chunk;
-  return length;
+bool Scheduler::BeginWithPrefix(LiveText& text) {
+  if (options_.prefix_memory == 0) return false;
+  text.prefixes = PrefixKeys(text.ids, options_.chunk);
+  if (prefixes_.empty()) return false;
+  for (auto count = static_cast<int64_t>(text.prefixes.size()); count > 0; --count) {
+    const std::vector<Value>* known = prefixes_.Find(text.prefixes[static_cast<size_t>(count - 1)]);
+    if (known == nullptr) continue;
+    const int64_t length = count * options_.chunk;
+    text.state = std::make_shared<std::vector<Value>>(Joined(bundle_.manifest, {{known, 0, length, 0}}));
+    text.read = text.outcome.cached_tokens = length;
+    return true;
+  }
+  return false;
 }
 
 void Scheduler::KeepPrefix(const LiveText& text) {
+  const int64_t count = text.read / options_.chunk;
+  const bool has_key = text.read % options_.chunk == 0 && count <= static_cast<int64_t>(text.prefixes.size());
   const int64_t bytes = BytesOf(bundle_.manifest, 1, text.read, 0);
-  if (bundle_.encoder != nullptr || text.read % options_.chunk != 0 || !prefixes_.Fits(bytes)) return;
-  prefixes_.Keep(text.ids, text.read, Joined(bundle_.manifest, {{text.state.get(), 0, text.read, 0}}), bytes);
+  if (!has_key || !prefixes_.Fits(bytes)) return;
+  prefixes_.Keep(text.prefixes[static_cast<size_t>(count - 1)],
+                 Joined(bundle_.manifest, {{text.state.get(), 0, text.read, 0}}), bytes);
   stats_.prefix_memory = prefixes_.bytes();
 }
 
 void Scheduler::Step() {
-  if (running_.empty()) {
-    batch_.Resume({}, 0, 0);
-    return;
-  }
+  if (running_.empty()) return;
   if (rows_changed_) Join();
   Ids last;
   for (const auto& text : running_) last.push_back(text->ids.back());
@@ -265,7 +284,8 @@ void Scheduler::Join() {
 }
 
 void Scheduler::Choose(LiveText& text, const Logits& logits, int64_t row) {
-  const NewToken token = Next(logits, row, text);
+  NewToken token = Next(logits, row, text);
+  token.cached_tokens = text.outcome.cached_tokens;
   text.ids.push_back(token.id);
   ++text.outcome.new_tokens;
   ++stats_.new_tokens;

@@ -29,6 +29,7 @@ struct LiveText {
   int64_t source = 0;                         // length of the source in the state
   std::shared_ptr<std::vector<Value>> state;  // that of the prompt; null if it is a row of the batch
   int64_t row = 0;                            // row of either
+  std::vector<std::string> prefixes;          // keys of the prompt's prefixes
   bool ended = false;
   Outcome outcome;
 };
@@ -55,6 +56,9 @@ class Scheduler {
   // prompt.
   void Advance();
 
+  // Ends all texts with a failure.
+  void FailAll(const Status& status);
+
   // Counts of what has happened here.
   const EngineStats& stats() const { return stats_; }
 
@@ -69,10 +73,10 @@ class Scheduler {
   int64_t ReadChunk(LiveText& text);
   // Moves a text that has read its prompt to those that are continued, unless it has ended.
   void Continue(std::unique_ptr<LiveText> text);
-  // Begins a text with its source, or with the longest prefix whose state is kept.
+  // Begins a text with its source, or with what is known of it.
   void Begin(LiveText& text);
-  // Longest multiple of the chunk, less than the prompt, after which the state is kept; 0 = none.
-  int64_t KnownPrefix(const LiveText& text);
+  // Begins a text with the longest prefix whose state is kept. Returns false if there is none.
+  bool BeginWithPrefix(LiveText& text);
   void KeepPrefix(const LiveText& text);
   // Reads the last token of every text and chooses the next.
   void Step();

@@ -8,7 +8,13 @@ namespace seqlab {
 namespace {
 
 constexpr const char* kFileName = "tokenizer.json";
-constexpr const char* kModelName = "tokenizer.model";
+constexpr const char *kModelName = "tokenizer.model", *kPretrainedName = "pretrained.json";
+
+void CheckAsset(const Field& root, const char* name, const std::string& asset) {
+  if (Sha256OfText(asset) != root["assets"][name].String()) {
+    Refuse(name, " is damaged: its sha256 is not the one in ", kFileName);
+  }
+}
 
 std::unique_ptr<Tokenizer> OfClass(const Field& root, const std::string& asset) {
   const std::string name = root["class"].String();
@@ -17,13 +23,17 @@ std::unique_ptr<Tokenizer> OfClass(const Field& root, const std::string& asset) 
   if (name == "CharTokenizer") return MakeCharTokenizer(root["alphabet"].String());
   if (name == "WordTokenizer") return MakeWordTokenizer(root["words"].Strings(), root["newlines"].Bool());
   if (name == "SubwordTokenizer") {
-    if (Sha256OfText(asset) != root["assets"][kModelName].String()) {
-      Refuse(kModelName, " is damaged: its sha256 is not the one in ", kFileName);
-    }
+    CheckAsset(root, kModelName, asset);
     return MakeSubwordTokenizer(asset);
   }
+  if (name == "PretrainedTokenizer") {
+    CheckAsset(root, kPretrainedName, asset);
+    const SpecialIds special{root["pad_id"].Int(0), root["bos_id"].Int(-1), root["eos_id"].Int(-1)};
+    return MakePretrainedTokenizer(asset, root["vocab_size"].Int(0), special);
+  }
   Refuse("the runtime has no tokenizer \"", name.substr(0, 60),
-         "\"; it has ByteTokenizer, CharTokenizer, SubwordTokenizer and WordTokenizer");
+         "\"; it has ByteTokenizer, CharTokenizer, PretrainedTokenizer, SubwordTokenizer and "
+         "WordTokenizer");
 }
 
 }  // namespace
@@ -67,8 +77,8 @@ std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& description, const s
       {"pad_id", tokenizer->pad_id()}, {"bos_id", tokenizer->bos_id()}, {"eos_id", tokenizer->eos_id()}};
   for (const auto& [name, id] : special) {
     const auto found = members.find(name);
-    if (found != members.end() && found->second.Int(0) != id) {
-      Refuse("the ", name, " of this tokenizer is ", id, ", its description says ", found->second.Int(0));
+    if (found != members.end() && found->second.Int(-1) != id) {
+      Refuse("the ", name, " of this tokenizer is ", id, ", its description says ", found->second.Int(-1));
     }
   }
   return tokenizer;
@@ -76,8 +86,10 @@ std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& description, const s
 
 std::unique_ptr<Tokenizer> LoadTokenizer(const std::filesystem::path& folder) {
   std::error_code error;
-  const std::filesystem::path model = folder / kModelName;
-  const std::string asset = std::filesystem::is_regular_file(model, error) ? ReadFile(model) : "";
+  std::string asset;
+  for (const char* name : {kModelName, kPretrainedName}) {
+    if (std::filesystem::is_regular_file(folder / name, error)) asset = ReadFile(folder / name);
+  }
   return MakeTokenizer(ReadFile(folder / kFileName), asset);
 }
 

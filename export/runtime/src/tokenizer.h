@@ -13,14 +13,19 @@
 
 namespace seqlab {
 
+// Ids of tokens that stand for no text; -1 = there is none.
+struct SpecialIds {
+  int64_t pad = 0, bos = 1, eos = 2;
+};
+
 // Text to ids and back. Each token has fixed bytes, so decoding is a table look-up.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  int64_t pad_id() const { return 0; }
-  int64_t bos_id() const { return 1; }
-  int64_t eos_id() const { return 2; }
+  int64_t pad_id() const { return special_.pad; }
+  int64_t bos_id() const { return special_.bos; }
+  int64_t eos_id() const { return special_.eos; }
   int64_t vocab_size() const { return static_cast<int64_t>(token_bytes_.size()); }
 
   // Returns the ids of a text, without special tokens. Throws Refusal with the byte offset if it is not UTF-8.
@@ -39,10 +44,12 @@ class Tokenizer {
   std::string Decode(const Ids& ids) const;
 
  protected:
-  explicit Tokenizer(std::vector<std::string> token_bytes) : token_bytes_(std::move(token_bytes)) {}
+  explicit Tokenizer(std::vector<std::string> token_bytes, SpecialIds special = {})
+      : token_bytes_(std::move(token_bytes)), special_(special) {}
 
  private:
   std::vector<std::string> token_bytes_;
+  SpecialIds special_;
 };
 
 // Decodes one id at a time: the pieces, joined, are the text that `Decode` returns.
@@ -60,7 +67,8 @@ class TextStream {
   bool begun_ = false;
 };
 
-// Makes the tokenizer that tokenizer.json describes; `asset` is the content of tokenizer.model, if there is one.
+// Makes the tokenizer that tokenizer.json describes; `asset` is the content of tokenizer.model or pretrained.json, if
+// it has one.
 //
 // Throws Refusal if it is damaged, or of a class that the runtime does not have.
 std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& description, const std::string& asset);
@@ -74,6 +82,8 @@ std::unique_ptr<Tokenizer> MakeCharTokenizer(const std::string& alphabet);
 std::unique_ptr<Tokenizer> MakeWordTokenizer(const std::vector<std::string>& words, bool newlines);
 // Makes a tokenizer from the content of a sentencepiece model.
 std::unique_ptr<Tokenizer> MakeSubwordTokenizer(const std::string& model);
+// Makes a tokenizer from the content of a `tokenizer.json` of Hugging Face, with at least `vocab_size` tokens.
+std::unique_ptr<Tokenizer> MakePretrainedTokenizer(const std::string& content, int64_t vocab_size, SpecialIds special);
 
 }  // namespace seqlab
 

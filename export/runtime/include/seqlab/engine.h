@@ -30,6 +30,7 @@ struct NewToken {
   int64_t id = 0;
   std::optional<double> log_probability;              ///< in nats, before temperature, if `Request::likeliest` is set
   std::vector<std::pair<int64_t, double>> likeliest;  ///< the likeliest tokens and their log-probabilities
+  int64_t cached_tokens = 0;  ///< number of tokens of the prompt whose state was kept from an earlier prompt
 };
 
 /// Reason why a request ended.
@@ -94,7 +95,8 @@ struct EngineStats {
   int64_t failed = 0;         ///< number of requests that failed after they were accepted
 };
 
-/// A thread that decodes the requests of any number of other threads together. It runs on the CPU.
+/// A thread that decodes the requests of any number of other threads together. It runs on the CPU. A callback may
+/// submit and cancel, and may neither drain nor destroy the engine.
 class Engine {
  public:
   /// Starts an engine. Fails with kInvalidArgument if a bound is out of range or the bundle does not decode, and with

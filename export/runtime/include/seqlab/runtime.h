@@ -186,6 +186,9 @@ class Model {
   SEQLAB_EXPORT Result<std::string> Decode(const Ids& ids) const;
   /// @}
 
+  /// Returns the bytes of a token, which need not be UTF-8 alone; a special token has none. Fails as `Decode`.
+  SEQLAB_EXPORT Result<std::string> TokenBytes(int64_t id) const;
+
   /// Returns the ids that `Session::Write` reads for a prompt: those of the text, bos for an empty text, and without a
   /// tokenizer the ids that the text lists, such as "5 6 7". Fails as `Encode`.
   SEQLAB_EXPORT Result<Ids> EncodePrompt(std::string_view text) const;
