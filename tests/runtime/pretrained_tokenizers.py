@@ -57,7 +57,7 @@ PRETRAINED = {
     "gpt2": lambda: pretrained(_bytes(split=True), special=END),
     "llama3": lambda: pretrained(_split(LLAMA), _bytes(), special=("<|begin_of_text|>", "<|end_of_text|>"), whole=True),
 }
-"""Those that the page has too."""
+"""Tokenizers that the page has too."""
 MORE_PRETRAINED = {
     "qwen": lambda: pretrained(
         _split(QWEN),

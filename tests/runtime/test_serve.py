@@ -22,7 +22,7 @@ from openai import APIStatusError, BadRequestError, NotFoundError, OpenAI
 from export.toys import TOKENIZER
 from runtime.conftest import Bundle
 from runtime.load import Load, resident
-from runtime.programs import ENVIRONMENT, build, refusal, run
+from runtime.programs import ENVIRONMENT, Command, build, refusal, run
 
 V = TOKENIZER.vocab_size
 
@@ -295,8 +295,8 @@ def test_other_kinds_of_bundles(bundle: Bundle) -> None:
         status, answer = server.ask("POST", "/translate", {"model": names[0], "texts": texts, "beams": 2})
         said = run("translate", translator, "--beams", "2", text="\n".join(texts)).stdout.decode().splitlines()
         assert status == 200 and [one["text"] for one in answer["translations"]] == said
-        for texts, beams, code in ((64, 2, 200), (43, 3, 400)):
-            asked = {"model": names[0], "texts": ["z"] * texts, "beams": beams}
+        for number, beams, code in ((64, 2, 200), (43, 3, 400)):
+            asked = {"model": names[0], "texts": ["z"] * number, "beams": beams}
             assert server.ask("POST", "/translate", asked)[0] == code
         for size in (2**15, 2**15 + 1):
             _, answer = server.ask("POST", "/classify", {"model": names[1], "texts": "a" * size})
@@ -372,7 +372,7 @@ def test_a_client_that_does_not_read_is_cut_off(bundle: Bundle) -> None:
 
 
 def test_another_signal_ends_it_at_once(bundle: Bundle) -> None:
-    command = [build("seqlab-run"), "serve", bundle("endless"), "--port", "0"]
+    command: Command = [build("seqlab-run"), "serve", bundle("endless"), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
         assert process.stderr is not None
         server = Running(process, int(process.stderr.readline().rsplit(":", 1)[1]), "none")

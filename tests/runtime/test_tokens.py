@@ -94,7 +94,7 @@ UNKNOWN: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_another_step_is_refused(name: str, tmp_path: Path) -> None:
-    """By its name; a bundle runs on ids then."""
+    """Names the step; a bundle runs on ids then."""
     value, said = UNKNOWN[name]
     PRETRAINED["gpt2"]().save(tmp_path)
     content = json.dumps(json.loads((tmp_path / "pretrained.json").read_text()) | {name: value})
