@@ -61,9 +61,9 @@ TEST(Tokenizers, DescribedBadlyAreRefused) {
             "this tokenizer has 259 tokens, its description says 7");
   EXPECT_EQ(Refused(R"({"class": "CharTokenizer", "assets": {}, "vocab_size": 6, "alphabet": "aa"})"),
             "the tokenizer has \"a\" twice");
-  EXPECT_NE(Refused(R"({"class": "OtherTokenizer", "assets": {}, "vocab_size": 6})")
-                .find("the runtime has no tokenizer"),
-            std::string::npos);
+  EXPECT_NE(
+      Refused(R"({"class": "OtherTokenizer", "assets": {}, "vocab_size": 6})").find("the runtime has no tokenizer"),
+      std::string::npos);
   EXPECT_NE(Refused(R"({"class": "SubwordTokenizer", "assets": {"tokenizer.model": "00"}})", "x").find("is damaged"),
             std::string::npos);
 }
