@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import ModelProto, helper
 
+from export.planted import edit_graph
 from export.toys import TOKENIZER
-from runtime.conftest import SOURCE, Bundle
+from runtime.conftest import SOURCE, Bundle, Copy
 from runtime.programs import ENVIRONMENT, answers, build
 from seqlab_export.runner.graph_runner import BundleRunner
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 V = TOKENIZER.vocab_size
 STOP, LENGTH, CANCELLED = 0, 1, 2
-INVALID, NO_MEMORY, UNAVAILABLE = 1, 6, 8
+INVALID, DAMAGED, NO_MEMORY, UNAVAILABLE = 1, 3, 6, 8
 """Values of `seqlab::StatusCode`."""
 Asked = dict[str, Any]
 DECODED = ("attention", "fused", "hybrid", "translator", "attentive translator", "fused translator", "int8")
@@ -166,3 +168,19 @@ def test_what_a_request_does_wrong_is_its_own(bundle: Bundle) -> None:
     for bounds in ({"memory": 0}, {"chunk": 0}, {"max_running": 0}, {"max_waiting": 0}, {"prefix_memory": -1}):
         found = _asked(folder, [], bounds)
         assert found["code"] == INVALID and found["refused"].startswith(f"{next(iter(bounds))} must be at least ")
+
+
+def test_a_graph_that_gives_less_state_than_its_manifest_says_is_refused(copy: Copy) -> None:
+    """Nothing beyond what it gave is read."""
+    folder = copy("gru")
+    edit_graph(folder, "model.onnx", _halved)
+    [found], stats = engine(folder, [{"prompt": [5, 6], "max_new_tokens": 3}])
+    assert found["code"] == DAMAGED and "which its manifest does not" in found["refused"] and stats["failed"] == 1
+
+
+def _halved(model: ModelProto) -> None:
+    """Gives the first half of a state's last axis."""
+    [name] = [output.name for output in model.graph.output if output.name.endswith("_h")]
+    [node] = [node for node in model.graph.node if name in node.output]
+    node.output[[*node.output].index(name)] = "whole"
+    model.graph.node.append(helper.make_node("Split", ["whole"], [name, "rest"], axis=-1, num_outputs=2))

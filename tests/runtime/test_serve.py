@@ -8,10 +8,12 @@ import random
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -367,8 +369,13 @@ def test_a_client_that_does_not_read_is_cut_off(bundle: Bundle) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", server.port))
         connection.sendall(head + body)
-        server.until("seqlab_requests_running", 1)
         server.until("seqlab_requests_cancelled_total", 1)
+
+
+def read_until_cut(stream: Any) -> None:
+    with suppress(Exception):
+        for _ in stream:
+            pass
 
 
 def test_another_signal_ends_it_at_once(bundle: Bundle) -> None:
@@ -378,11 +385,15 @@ def test_another_signal_ends_it_at_once(bundle: Bundle) -> None:
         server = Running(process, int(process.stderr.readline().rsplit(":", 1)[1]), "none")
         stream = server.client.completions.create(model="", prompt="a", max_tokens=10**6, stream=True)
         next(stream)
+        # Read on, or the server would cut it off and have nothing to wait for.
+        reader = threading.Thread(target=read_until_cut, args=(stream,), daemon=True)
+        reader.start()
         process.send_signal(signal.SIGINT)
         while server.ask("GET", "/ready")[0] != 503:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == -signal.SIGINT
+        reader.join(10)
 
 
 def test_a_port_has_one_server(server: Running, bundle: Bundle) -> None:
@@ -423,6 +434,32 @@ def test_a_load_is_borne(sanitizers: str, bundle: Bundle, tmp_path: Path, monkey
         assert load.lost == [] and load.answered > 500 and load.cancelled > 100 and load.refused > 50
         assert sanitizers or resident(server.process.pid) < 1.2 * before
         server.until("seqlab_requests_running", 0)
+
+
+@pytest.mark.slow
+def test_the_command_of_python_is_the_same_server(bundle: Bundle, tmp_path: Path) -> None:
+    """It serves a run too, which it exports first, and passes signals on."""
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n" * 60, encoding="utf-8")
+    tiny = ["--data.path=text.txt", "--data.seq_len=8", "--model.model.d_model=8", "--model.model.num_layers=1"]
+    seqlab: Command = [sys.executable, "-m", "seqlab.cli"]
+    environment = ENVIRONMENT | {"SEQLAB_RUN": str(build("seqlab-run"))}
+    fit = [*seqlab, "fit", "--config=lm/gru", *tiny, "--trainer.max_steps=2", "--run_name=first"]
+    subprocess.run(fit, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    command = [*seqlab, "serve", bundle("endless"), "first", "--port=0"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            said = next(line for line in process.stderr if " at http://127.0.0.1:" in line)
+            server = Running(process, int(said.rsplit(":", 1)[1]), "none")
+            assert [model.id for model in server.client.models.list().data] == [bundle("endless").name, "first"]
+            asked: dict[str, Any] = {"prompt": "abc", "max_tokens": 9, "temperature": 0}
+            text = server.client.completions.create(model=bundle("endless").name, **asked).choices[0].text
+            assert text == alone(bundle("endless"), "abc", "--max-new-tokens", "9", "--temperature", "0")
+            assert server.client.completions.create(model="first", **asked | {"prompt": "the"}).choices[0].text
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 REFUSED: dict[str, tuple[Callable[[Path], list[str | Path]], str]] = {

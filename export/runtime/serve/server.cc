@@ -201,12 +201,12 @@ class Server {
   }
 
   void Complete(const Request& request, Response& response) {
-    auto asked = std::make_shared<const CompletionRequest>(ReadCompletion(request.body));
-    const std::shared_ptr<Served> served = bundles_.Get(asked->model);
+    const CompletionRequest asked = ReadCompletion(request.body);
+    const std::shared_ptr<Served> served = bundles_.Get(asked.model);
     if (!served->engine) throw HttpError{400, Join("model ", served->name, " continues no text"), "model", ""};
-    auto writing = std::make_shared<CompletionAnswer>(served, *asked);
-    const std::function<void()> look = LookAt(request);
-    if (!asked->stream) {
+    auto writing = std::make_shared<CompletionAnswer>(served, asked);
+    if (!asked.stream) {
+      const std::function<void()> look = LookAt(request);
       while (!writing->done()) {
         writing->Wait(kLook);
         look();

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "error.h"
+#include "joined_state.h"
 
 namespace seqlab {
 
@@ -97,20 +98,7 @@ void Decoder::Start(int64_t rows) {
   } else {
     state_.clear();
     for (const StateInfo& entry : bundle_.manifest.state) {
-      std::vector<int64_t> dims;
-      for (const Dim& dim : entry.dims) {
-        const auto* name = std::get_if<std::string>(&dim);
-        if (name == nullptr) {
-          dims.push_back(std::get<int64_t>(dim));
-        } else if (*name == "B" || *name == "S") {
-          dims.push_back(*name == "B" ? rows : 0);
-        } else if (*name == "C") {
-          dims.push_back(*bundle_.manifest.max_seq_len);
-        } else {
-          Refuse(StatusCode::kDamagedBundle, "state entry ", entry.name, " cannot begin with ", *name);
-        }
-      }
-      state_.push_back(FilledTensor(entry.dtype, dims, *entry.initial));
+      state_.push_back(FilledTensor(entry.dtype, SizesOf(bundle_.manifest, entry, rows, 0, 0), *entry.initial));
     }
   }
   rows_ = rows;

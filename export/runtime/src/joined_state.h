@@ -18,8 +18,13 @@ struct StateRow {
   int64_t source = 0;  // length of its source, 0 without one
 };
 
+// Sizes of an entry's axes in a batch. Throws Refusal if it has a dimension that no state has.
+std::vector<int64_t> SizesOf(const Manifest& manifest, const StateInfo& entry, int64_t rows, int64_t read,
+                             int64_t source);
+
 // Copies rows into the state of a new batch. Caches that grow are aligned at their ends and filled with zeros before
-// them, sources at their starts: the zeros are pads in their masks.
+// them, sources at their starts: the zeros are pads in their masks. Throws Refusal if a value is not what the manifest
+// says.
 std::vector<Value> Joined(const Manifest& manifest, const std::vector<StateRow>& rows);
 
 // Size in bytes of the state of `rows` texts that have read `read` tokens, and sources of `source` tokens.

@@ -11,7 +11,6 @@
 #include "onnxruntime.h"
 
 namespace seqlab {
-namespace {
 
 size_t SizeOf(ONNXTensorElementDataType type) {
   switch (type) {
@@ -28,6 +27,8 @@ size_t SizeOf(ONNXTensorElementDataType type) {
              ", accepted are bool, int64, float16 and float32");
   }
 }
+
+namespace {
 
 Ort::Value Empty(ONNXTensorElementDataType type, const std::vector<int64_t>& dims) {
   Ort::AllocatorWithDefaultOptions allocator;

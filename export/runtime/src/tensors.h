@@ -28,6 +28,9 @@ Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double value);
 ONNXTensorElementDataType TypeOf(DType dtype);
 ONNXTensorElementDataType TypeOf(const Value& value);
 
+// Returns the size of an element in bytes. Throws Refusal if the type is one that bundles do not have.
+size_t SizeOf(ONNXTensorElementDataType type);
+
 std::vector<int64_t> Dims(const Value& value);
 
 // Throws Refusal if the dims are others.
