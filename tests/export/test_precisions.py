@@ -285,7 +285,7 @@ def test_the_file_has_half_the_bytes_and_computes_the_rounded_model(mixer: Any, 
     for name in held & parameters.keys():
         np.testing.assert_array_equal(weights[name], parameters[name].detach().float().numpy())
     feed: dict[str, Any] = {"tokens": np.random.default_rng(0).integers(300, size=(3, 7))}
-    feed |= {"pad_mask": np.ones((3, 7), dtype=np.bool_)}
+    feed |= {"pad_mask": np.ones((3, 7), dtype=np.bool_), "scored": np.arange(7)}
     feed |= {f"state_{name}": entry.float().numpy() for name, entry in model.init_state(3).items()}
     feed |= {name: feed[name].astype(np.int64) for name in feed if name.endswith("position")}
     feed |= {name: feed[name].astype(np.bool_) for name in feed if name.endswith("mask")}

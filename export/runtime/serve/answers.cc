@@ -5,6 +5,7 @@
 #include <random>
 
 #include "error.h"
+#include "json_text.h"
 
 namespace seqlab::serve {
 namespace {
@@ -28,8 +29,6 @@ int64_t Characters(const std::string& text) {
 json OrNull(const std::string& text) { return text.empty() ? json() : json(text); }
 
 }  // namespace
-
-std::string Dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 json ErrorBody(const HttpError& error) {
   const char* type = error.status == 401   ? "authentication_error"
@@ -72,13 +71,7 @@ json TextsBody(Served& served, const TextsRequest& request, const std::string& p
     if (tags != (path == "/tag")) {
       throw HttpError{400, Join("model ", served.name, " answers ", tags ? "/tag" : "/classify"), "model", ""};
     }
-    json rows = json::array();
-    for (int64_t row = 0; row < classes->rows; ++row) {
-      const auto first = classes->probabilities.begin() + row * static_cast<int64_t>(info.labels.size());
-      const auto best = std::max_element(first, first + static_cast<int64_t>(info.labels.size()));
-      rows.push_back({{"label", info.labels[static_cast<size_t>(best - first)]}, {"probability", *best}});
-      if (tags) rows.back()["word"] = classes->words[static_cast<size_t>(row)];
-    }
+    const json rows = tools::LabelsOf(*classes, info.labels);
     answers.push_back(tags ? rows : rows[0]);
   }
   return {{"model", served.name}, {path == "/tag" ? "tags" : "classes", answers}};
@@ -157,7 +150,7 @@ std::string CompletionAnswer::Events(std::chrono::milliseconds most) {
   const auto add = [&](size_t number, const std::string& text, const json& known, const std::string& finish) {
     json body = Envelope();
     body["choices"] = {{{"index", number}, {"text", text}, {"logprobs", known}, {"finish_reason", OrNull(finish)}}};
-    events += Join("data: ", Dumped(body), "\n\n");
+    events += Join("data: ", tools::Dumped(body), "\n\n");
   };
   for (size_t number = 0; request_.echo && !echoed_ && number < choices_.size(); ++number) {
     add(number, completion_.prompt(number), nullptr, "");
@@ -171,7 +164,7 @@ std::string CompletionAnswer::Events(std::chrono::milliseconds most) {
     json body = Envelope();
     body["choices"] = json::array();
     body["usage"] = UsageBody();
-    events += Join("data: ", Dumped(body), "\n\n");
+    events += Join("data: ", tools::Dumped(body), "\n\n");
   }
   return events;
 }

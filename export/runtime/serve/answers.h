@@ -15,9 +15,6 @@
 
 namespace seqlab::serve {
 
-// Formats JSON; bytes that are not UTF-8 become U+FFFD.
-std::string Dumped(const nlohmann::json& value);
-
 nlohmann::json ErrorBody(const HttpError& error);
 nlohmann::json ModelsBody(const std::vector<std::shared_ptr<Served>>& all);
 

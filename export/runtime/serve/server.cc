@@ -17,6 +17,7 @@
 
 #include "answers.h"
 #include "error.h"
+#include "json_text.h"
 #include "served.h"
 
 namespace seqlab::serve {
@@ -28,6 +29,7 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
+using tools::Dumped;
 
 constexpr size_t kMostBodyBytes = size_t{1} << 20;
 constexpr seconds kReadSeconds{10}, kWriteSeconds{10}, kMostSeconds{600}, kDrainSeconds{120};
@@ -94,12 +96,13 @@ class Server {
     for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) sigaddset(&signals, signal);
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     if (const Status opened = bundles_.Open(); !opened.ok()) return opened;
-    const int port = options_.port == 0                                 ? http_.bind_to_any_port(options_.host)
+    const int port = options_.host.empty()                              ? -1  // It would be every address.
+                     : options_.port == 0                               ? http_.bind_to_any_port(options_.host)
                      : http_.bind_to_port(options_.host, options_.port) ? options_.port
                                                                         : -1;
     if (port < 0) {
       return {StatusCode::kInvalidArgument,
-              Join("cannot listen at ", options_.host, ", port ", options_.port, "; is it in use?")};
+              Join("cannot listen at '", options_.host, "', port ", options_.port, "; is it in use?")};
     }
     std::string names;
     for (const auto& served : bundles_.All()) names += Join(names.empty() ? "" : ", ", served->name);

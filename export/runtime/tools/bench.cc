@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "commands.h"
+#include "json_text.h"
 #include "shown.h"
 
 namespace seqlab::tools {

@@ -3,7 +3,6 @@
 #ifndef SEQLAB_TOOLS_COMMANDS_H_
 #define SEQLAB_TOOLS_COMMANDS_H_
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,9 +48,6 @@ struct ServeCommand {
 };
 Result<int> RunServe(ServeCommand command);
 Result<int> RunBench(const Common& common, const BenchOptions& options);
-
-// Formats JSON; bytes that are not UTF-8 become U+FFFD.
-std::string Dumped(const nlohmann::json& value, int indent = -1);
 
 }  // namespace seqlab::tools
 

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "error.h"
+#include "json_text.h"
 #include "shown.h"
 #include "utf8.h"
 
@@ -87,10 +88,6 @@ class Texts {
 };
 
 }  // namespace
-
-std::string Dumped(const json& value, int indent) {
-  return value.dump(indent, ' ', false, json::error_handler_t::replace);
-}
 
 Result<int> RunInfo(const Common& common) {
   const Result<Model> model = Model::Open(common.bundle, common.open);
@@ -191,22 +188,19 @@ Result<int> RunClassify(const Common& common, const TextOptions& options) {
     const Result<Classes> classes = session.Classify(**text);
     if (!classes.ok()) return classes.status();
     const bool of_words = !classes->words.empty();
-    json tags = json::array();
-    for (int64_t row = 0; row < classes->rows; ++row) {
-      const auto first = classes->probabilities.begin() + row * static_cast<int64_t>(labels.size());
-      const auto best = std::max_element(first, first + static_cast<int64_t>(labels.size()));
-      const std::string& label = labels[static_cast<size_t>(best - first)];
-      tags.push_back({{"label", label}, {"probability", *best}});
-      if (of_words) tags.back()["word"] = classes->words[static_cast<size_t>(row)];
-      if (common.json) continue;
+    const json found = LabelsOf(*classes, labels);
+    for (const json& one : found) {
+      if (common.json) break;
+      const std::string label = Shown(one["label"].get<std::string>());
       if (of_words) {
-        ForPrograms() << classes->words[static_cast<size_t>(row)] << "\t" << Shown(label) << "\n";
+        ForPrograms() << one["word"].get<std::string>() << "\t" << label << "\n";
       } else {
-        ForPrograms() << Shown(label) << "\t" << std::fixed << std::setprecision(4) << *best << "\n";
+        ForPrograms() << label << "\t" << std::fixed << std::setprecision(4) << one["probability"].get<double>()
+                      << "\n";
       }
     }
     if (common.json) {
-      ForPrograms() << Dumped(of_words ? tags : tags[0]) << "\n";
+      ForPrograms() << Dumped(of_words ? found : found[0]) << "\n";
     } else if (of_words) {
       ForPrograms() << "\n";
     }

@@ -16,6 +16,7 @@
 
 #include "commands.h"
 #include "error.h"
+#include "json_text.h"
 #include "manifest.h"
 #include "seqlab/proof.h"
 #include "shown.h"
