@@ -398,7 +398,7 @@ def test_another_signal_ends_it_at_once(bundle: Bundle) -> None:
 
 def test_a_port_has_one_server(server: Running, bundle: Bundle) -> None:
     said = refusal("serve", bundle("endless"), "--port", str(server.port))
-    assert said == f"cannot listen at 127.0.0.1, port {server.port}; is it in use?"
+    assert said == f"cannot listen at '127.0.0.1', port {server.port}; is it in use?"
 
 
 def test_cached_tokens_are_counted_once(bundle: Bundle) -> None:
