@@ -467,7 +467,7 @@ REFUSED: dict[str, tuple[Callable[[Path], list[str | Path]], str]] = {
     "the same twice": (lambda folder: [folder, folder], "two bundles are named "),
     "no port": (lambda folder: [folder, "--port", "65536"], "--port: Value 65536 not in range 0 to 65535"),
     "no connection": (lambda folder: [folder, "--connections", "0"], "--connections: Value 0 not in range 1 to 4096"),
-    "no host": (lambda folder: [folder, "--host", "300.0.0.1"], "cannot listen at '300.0.0.1', port 8000; is it in use?"),
+    "no host": (lambda folder: [folder, "--host", "300.0.0.1"], "cannot listen at '300.0.0.1', port 8000; is it"),
     "an empty host": (lambda folder: [folder, "--host", ""], "cannot listen at '', port 8000; is it in use?"),
     "no memory": (lambda folder: [folder, "--memory", "0"], "memory must be at least 1, got 0"),
 }
