@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -106,8 +105,6 @@ def export_graphs(plan: ExportPlan, folder: Path) -> Exported:
                 in_place[name] = _written_in_place(graph, _WRITES_IN_PLACE[name])
             weights.take(graph)
             ir.save(graph, folder / infos[name].file)
-    # torch.export derives a class of the same name from each module's, in which a config would find two models.
-    gc.collect()
     check_weights(plan.stored, weights.named)
     in_both = [entry for entry in in_place.get("step", []) if entry in in_place["model"]]
     return Exported(infos, tuple(in_both), weights)

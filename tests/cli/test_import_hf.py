@@ -131,6 +131,22 @@ def test_what_cannot_be_imported_leaves_no_run(
     refused(said)
 
 
+def test_a_chat_template_is_kept_or_the_reason_is_told(
+    gpt2: Path, tmp_path: Path, inside: Callable[[Path], Seqlab]
+) -> None:
+    shutil.copytree(gpt2, tmp_path / "small")
+    seqlab = inside(tmp_path)
+    template = tmp_path / "small" / "chat_template.jinja"
+    template.write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}{{ m.end }}{% endfor %}")
+    assert "It answers chats: seqlab serve small\n" in seqlab("import-hf", "small").stdout
+    tokenizer = load_run("small").tokenizer
+    assert isinstance(tokenizer, PretrainedTokenizer) and tokenizer.chat is not None
+    assert tokenizer.chat.joints["start"] == {role: (f"{role}: ",) for role in ("system", "user", "assistant")}
+    template.write_text("{% for m in messages %}{{ m.id() }}{% endfor %}")
+    told = seqlab("import-hf", "small", "--run-name=other").stdout
+    assert "It answers no chats, as its chat template refuses a chat: 'dict object' has no attribute 'id'\n" in told
+
+
 def test_what_transformers_computes_otherwise_is_refused(
     refused: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

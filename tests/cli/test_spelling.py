@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
+from jsonargparse._typehints import resolve_class_path_by_name
 
 from cli.conftest import TINY, Seqlab
 from seqlab.cli import VERBS, fit, main, sweep
@@ -19,6 +23,7 @@ from seqlab.cli.spelling import OF_LIGHTNING, as_lightning
 from seqlab.cli.verb import Verb
 from seqlab.config.configs import resolve_names
 from seqlab.config.quiet import quiet
+from seqlab.models import DecoderLM
 
 Parse = Callable[..., argparse.Namespace]
 OF_TWO_WORDS = [
@@ -208,3 +213,20 @@ def test_a_mapping_of_a_callback_arrives_as_from_yaml(tmp_path: Path, monkeypatc
     begin = resolve_names(["--config=lm/gru", "--data.path=text.txt"])
     written, typed = (ParsedFit("fit", [*begin, *way]).config["fit"].trainer.callbacks for way in ways)
     assert written == typed and typed[0].init_args.duration == {"minutes": 10}
+
+
+def _named(module: str) -> type:
+    return type("DecoderLM", (DecoderLM,), {"__module__": module, "__qualname__": "DecoderLM"})
+
+
+def test_a_class_with_the_path_of_another_is_not_meant() -> None:
+    """torch.export leaves such classes behind until their memory is collected; those of other modules are meant too."""
+    derived = _named(DecoderLM.__module__)
+    assert derived in DecoderLM.__subclasses__()
+    assert resolve_class_path_by_name(DecoderLM, "DecoderLM") == "seqlab.models.DecoderLM"
+    module = sys.modules["theirs"] = ModuleType("theirs")
+    module.DecoderLM = _named("theirs")  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="Multiple subclasses with name DecoderLM"):
+        resolve_class_path_by_name(DecoderLM, "DecoderLM")
+    del sys.modules["theirs"], module.DecoderLM, module, derived
+    gc.collect()

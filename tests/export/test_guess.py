@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable
 from copy import copy
@@ -55,12 +54,7 @@ def _exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
         key = name, *options.values()
         if key not in made:
             made[key] = tmp_path_factory.mktemp("guess") / "bundle"
-            gc.disable()
-            try:
-                report = export_bundle(_model(name), TOKENIZER, made[key], seq_len=64, **options)
-                assert DecoderLM.__subclasses__() == []  # a config's name would be that of several classes
-            finally:
-                gc.enable()
+            report = export_bundle(_model(name), TOKENIZER, made[key], seq_len=64, **options)
             # In one call, in chunks and in greedy text, as `model`.
             kinds = {check.kind for check in report.checks if check.subject.startswith("guess.onnx, ")}
             assert kinds >= {"prefill", "chunks", "greedy"}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.tokenizers.base import Tokenizer
+from seqlab_data.tokenizers.chat import ChatFormat
 
 if TYPE_CHECKING:
     import tokenizers
@@ -34,9 +35,15 @@ class PretrainedTokenizer(Tokenizer):
         bos_id: id of the token that begins a document; None = the first of `eos_id`.
         eos_id: id or ids of the tokens that end a text; None = no such token.
 
+    Attributes:
+        chat: what the model expects between the messages of a chat; None = it is for no chats.
+        special_tokens: ids of the special tokens, by their text.
+
     Raises:
         ValueError: the file does not exist, is not a byte-level BPE, or lacks one of the ids.
     """
+
+    chat: ChatFormat | None = None
 
     def __init__(
         self,
@@ -67,6 +74,7 @@ class PretrainedTokenizer(Tokenizer):
             raise ValueError(f"this tokenizer.json is a {kind} model that is not byte-level; accepted: byte-level BPE")
         self._content = content
         special = {token["id"]: token["content"] for token in described["added_tokens"] if token["special"]}
+        self.special_tokens: dict[str, int] = {text: token_id for token_id, text in special.items()}
         vocab: dict[str, int] = described["model"]["vocab"]
         plain = {token["id"]: token["content"] for token in described["added_tokens"] if not token["special"]}
         ids = [*vocab.values(), *special, *plain]
@@ -103,8 +111,17 @@ class PretrainedTokenizer(Tokenizer):
         text.encode("utf-8")
         return np.array(self._library.encode(text, add_special_tokens=False).ids, dtype=np.int32)
 
+    def encode_with_special(self, text: str) -> list[int]:
+        """The ids of a text in which special tokens are not plain text."""
+        self._library.encode_special_tokens = False
+        try:
+            return list(self._library.encode(text, add_special_tokens=False).ids)
+        finally:
+            self._library.encode_special_tokens = True
+
     def _settings(self) -> dict[str, Any]:
-        return {"eos_ids": list(self.eos_ids)}
+        chat = {} if self.chat is None else {"chat": self.chat.to_dict()}
+        return {"eos_ids": list(self.eos_ids), **chat}
 
     def _assets(self) -> dict[str, bytes]:
         return {FILE_NAME: self._content}
@@ -114,6 +131,8 @@ class PretrainedTokenizer(Tokenizer):
         tokenizer = cls.__new__(cls)
         eos_ids = settings.get("eos_ids", [settings["eos_id"]])
         tokenizer._open(assets[FILE_NAME], settings["vocab_size"], settings["bos_id"], eos_ids)
+        if "chat" in settings:
+            tokenizer.chat = ChatFormat.from_dict(settings["chat"], tokenizer.vocab_size)
         return tokenizer
 
     def __getstate__(self) -> dict[str, Any]:

@@ -16,10 +16,10 @@ int64_t Now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::string NewId() {
+std::string NewId(bool chat) {
   static const uint64_t process = std::random_device()();
   static std::atomic<int64_t> count{0};
-  return Join("cmpl-", process, "-", ++count);
+  return Join(chat ? "chatcmpl-" : "cmpl-", process, "-", ++count);
 }
 
 int64_t Characters(const std::string& text) {
@@ -27,6 +27,24 @@ int64_t Characters(const std::string& text) {
 }
 
 json OrNull(const std::string& text) { return text.empty() ? json() : json(text); }
+
+// A token of a chat, which need not be UTF-8 alone.
+json ChatToken(const std::string& text, double log_probability) {
+  const auto* first = reinterpret_cast<const unsigned char*>(text.data());
+  const std::vector<unsigned char> bytes(first, first + text.size());
+  return {{"token", text}, {"logprob", log_probability}, {"bytes", bytes}};
+}
+
+json OfChat(const std::vector<TokenFacts>& tokens) {
+  json content = json::array();
+  for (const TokenFacts& token : tokens) {
+    json likeliest = json::array();
+    for (const auto& [text, known] : token.likeliest) likeliest.push_back(ChatToken(text, known));
+    content.push_back(ChatToken(token.text, token.log_probability));
+    content.back()["top_logprobs"] = likeliest;
+  }
+  return {{"content", content}};
+}
 
 }  // namespace
 
@@ -80,7 +98,7 @@ json TextsBody(Served& served, const TextsRequest& request, const std::string& p
 CompletionAnswer::CompletionAnswer(std::shared_ptr<Served> served, const CompletionRequest& request)
     : served_(std::move(served)),
       request_(request),
-      id_(NewId()),
+      id_(NewId(request.chat)),
       created_(Now()),
       completion_(*served_->engine, served_->model, request_, served_->timings),
       choices_(completion_.size()) {
@@ -98,9 +116,9 @@ void CompletionAnswer::Wait(std::chrono::milliseconds most) {
   }
 }
 
-json CompletionAnswer::Envelope() const {
+json CompletionAnswer::Envelope(const char* of_chat) const {
   return {{"id", id_},
-          {"object", "text_completion"},
+          {"object", request_.chat ? of_chat : "text_completion"},
           {"created", created_},
           {"model", served_->name},
           {"seed", request_.options.sampling.seed}};
@@ -116,6 +134,7 @@ json CompletionAnswer::UsageBody() const {
 
 json CompletionAnswer::LogProbabilities(const std::vector<TokenFacts>& tokens, int64_t& offset) const {
   if (!request_.logprobs) return nullptr;
+  if (request_.chat) return OfChat(tokens);
   json texts = json::array(), own = json::array(), likeliest = json::array(), offsets = json::array();
   for (const TokenFacts& token : tokens) {
     texts.push_back(token.text);
@@ -132,14 +151,18 @@ json CompletionAnswer::LogProbabilities(const std::vector<TokenFacts>& tokens, i
 }
 
 json CompletionAnswer::Body() const {
-  json body = Envelope();
+  json body = Envelope("chat.completion");
   for (size_t number = 0; number < choices_.size(); ++number) {
     const Choice& choice = choices_[number];
     int64_t offset = choice.offset;
-    body["choices"].push_back({{"index", number},
-                               {"text", completion_.prompt(number) + choice.text},
-                               {"logprobs", LogProbabilities(choice.tokens, offset)},
-                               {"finish_reason", choice.finish}});
+    json said = {
+        {"index", number}, {"logprobs", LogProbabilities(choice.tokens, offset)}, {"finish_reason", choice.finish}};
+    if (request_.chat) {
+      said["message"] = {{"role", "assistant"}, {"content", choice.text}};
+    } else {
+      said["text"] = completion_.prompt(number) + choice.text;
+    }
+    body["choices"].push_back(said);
   }
   body["usage"] = UsageBody();
   return body;
@@ -147,25 +170,28 @@ json CompletionAnswer::Body() const {
 
 std::string CompletionAnswer::Events(std::chrono::milliseconds most) {
   std::string events;
-  const auto add = [&](size_t number, const std::string& text, const json& known, const std::string& finish) {
-    json body = Envelope();
-    body["choices"] = {{{"index", number}, {"text", text}, {"logprobs", known}, {"finish_reason", OrNull(finish)}}};
+  const auto send = [&](const json& choices, const json& usage) {
+    json body = Envelope("chat.completion.chunk");
+    body["choices"] = choices;
+    if (!usage.is_null()) body["usage"] = usage;
     events += Join("data: ", tools::Dumped(body), "\n\n");
   };
-  for (size_t number = 0; request_.echo && !echoed_ && number < choices_.size(); ++number) {
-    add(number, completion_.prompt(number), nullptr, "");
+  const auto add = [&](size_t number, const json& said, const json& known, const std::string& finish) {
+    json choice = {{"index", number}, {"logprobs", known}, {"finish_reason", OrNull(finish)}};
+    choice[request_.chat ? "delta" : "text"] = said;
+    send(json::array({choice}), nullptr);
+  };
+  for (size_t number = 0; !begun_ && number < choices_.size(); ++number) {
+    if (request_.chat) add(number, {{"role", "assistant"}, {"content", ""}}, nullptr, "");
+    if (request_.echo) add(number, completion_.prompt(number), nullptr, "");
   }
-  echoed_ = true;
+  begun_ = true;
   for (const Piece& piece : completion_.Next(most)) {
     if (piece.text.empty() && piece.tokens.empty() && piece.finish.empty()) continue;
-    add(piece.choice, piece.text, LogProbabilities(piece.tokens, choices_[piece.choice].offset), piece.finish);
+    const json said = request_.chat ? json{{"content", piece.text}} : json(piece.text);
+    add(piece.choice, said, LogProbabilities(piece.tokens, choices_[piece.choice].offset), piece.finish);
   }
-  if (done() && request_.include_usage) {
-    json body = Envelope();
-    body["choices"] = json::array();
-    body["usage"] = UsageBody();
-    events += Join("data: ", tools::Dumped(body), "\n\n");
-  }
+  if (done() && request_.include_usage) send(json::array(), UsageBody());
   return events;
 }
 

@@ -23,7 +23,7 @@ nlohmann::json ModelsBody(const std::vector<std::shared_ptr<Served>>& all);
 nlohmann::json TextsBody(Served& served, const TextsRequest& request, const std::string& path,
                          const std::function<void()>& look);
 
-// Answers /v1/completions, whole or as events.
+// Answers /v1/completions or /v1/chat/completions, whole or as events.
 class CompletionAnswer {
  public:
   // Throws HttpError if the request is refused.
@@ -45,8 +45,9 @@ class CompletionAnswer {
     std::vector<TokenFacts> tokens;
     int64_t offset = 0;  // of the next token in the text, in characters
   };
-  nlohmann::json Envelope() const;
+  nlohmann::json Envelope(const char* of_chat) const;
   nlohmann::json UsageBody() const;
+  // `offset` is that of the next token in the text.
   nlohmann::json LogProbabilities(const std::vector<TokenFacts>& tokens, int64_t& offset) const;
 
   const std::shared_ptr<Served> served_;
@@ -55,7 +56,7 @@ class CompletionAnswer {
   const int64_t created_;
   Completion completion_;
   std::vector<Choice> choices_;
-  bool echoed_ = false;
+  bool begun_ = false;  // what comes before the first tokens was sent
 };
 
 }  // namespace seqlab::serve

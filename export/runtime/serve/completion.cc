@@ -18,6 +18,12 @@ T Good(Result<T> result) {
   return std::move(*result);
 }
 
+Ids IdsOf(const Model& model, const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return Good(model.EncodePrompt(*text));
+  if (const auto* chat = std::get_if<std::vector<Message>>(&prompt)) return Good(model.EncodeChat(*chat));
+  return std::get<Ids>(prompt);
+}
+
 // The number of bytes at the end of a text with which a stop string may begin.
 size_t Undecided(const std::string& text, const std::vector<std::string>& stops) {
   size_t most = 0;
@@ -57,15 +63,18 @@ Completion::Completion(Engine& engine, const Model& model, const CompletionReque
                        std::shared_ptr<Timings> timings)
     : engine_(engine), model_(model), stops_(request.stop), news_(std::make_shared<News>()) {
   try {
-    for (const auto& prompt : request.prompts) {
-      const auto* given = std::get_if<Ids>(&prompt);
-      Ids ids = given != nullptr ? *given : Good(model.EncodePrompt(std::get<std::string>(prompt)));
+    for (const Prompt& prompt : request.prompts) {
+      const Ids ids = IdsOf(model, prompt);
       usage_.prompt_tokens += static_cast<int64_t>(ids.size());
       for (int64_t row = 0; row < request.n; ++row) {
         Request asked;
         asked.prompt = ids;
         asked.options = request.options;
         asked.options.stop_ids = model.info().stop_ids;
+        if (const auto reach = model.info().max_seq_len; reach && !request.has_max_tokens) {
+          const int64_t room = *reach - static_cast<int64_t>(ids.size());
+          asked.options.max_new_tokens = std::clamp<int64_t>(room, 1, asked.options.max_new_tokens);
+        }
         asked.row = row;
         asked.likeliest = request.logprobs;
         const size_t number = choices_.size();

@@ -13,6 +13,8 @@ using nlohmann::json;
 
 constexpr int64_t kMostPrompts = 64, kMostChoices = 64, kMostTexts = 128, kMostStops = 4, kMostLikeliest = 20;
 constexpr int64_t kMostNgram = 64;  // each token looks at the whole text for every one of them
+constexpr int64_t kMostTokens = int64_t{1} << 31, kAnswerTokens = 1024;
+constexpr size_t kMostMessages = 1024;
 constexpr size_t kMostStopBytes = 256, kMostTextBytes = 32768;
 
 template <typename... Parts>
@@ -24,7 +26,7 @@ template <typename... Parts>
 class Fields {
  public:
   explicit Fields(const std::string& body) {
-    body_ = Parsed(body);
+    if (!IsTooDeep(body)) body_ = json::parse(body, nullptr, false);
     if (!body_.is_object()) throw HttpError{400, "the body must be a JSON object", "", ""};
   }
 
@@ -100,8 +102,8 @@ bool AreIds(const json& value) {
   return true;
 }
 
-std::vector<std::variant<std::string, Ids>> Prompts(const json* value) {
-  std::vector<std::variant<std::string, Ids>> prompts;
+std::vector<Prompt> Prompts(const json* value) {
+  std::vector<Prompt> prompts;
   if (value == nullptr) Wrong("prompt", "prompt is missing");
   const json list = value->is_string() || AreIds(*value) ? json::array({*value}) : *value;
   if (!list.is_array() || list.empty()) Wrong("prompt", "prompt must be a string, a list of ids, or a list of either");
@@ -120,26 +122,49 @@ std::vector<std::variant<std::string, Ids>> Prompts(const json* value) {
   return prompts;
 }
 
+// Reads a text, or a list of parts of one.
+std::string Content(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) Wrong("messages", "content must be a string or a list of texts");
+  std::string content;
+  for (const json& part : value) {
+    const bool is_text = part.is_object() && part.value("type", json()) == "text" && part.contains("text");
+    if (!is_text || !part["text"].is_string()) Wrong("messages", "content has a part that is not a text");
+    content += part["text"].get<std::string>();
+  }
+  return content;
+}
+
+std::vector<Message> Messages(const json* value) {
+  if (value == nullptr || !value->is_array() || value->empty() || value->size() > kMostMessages) {
+    Wrong("messages", "messages must be a list of 1 to ", kMostMessages, " messages");
+  }
+  std::vector<Message> messages;
+  for (const json& one : *value) {
+    if (!one.is_object() || !one.contains("role") || !one["role"].is_string() || !one.contains("content")) {
+      Wrong("messages", "a message has a role and a content");
+    }
+    for (const auto& [name, field] : one.items()) {
+      if (name != "role" && name != "content") Wrong("messages", "unknown field \"", name, "\" of a message");
+    }
+    const std::string role = one["role"].get<std::string>();
+    messages.push_back({role == "developer" ? "system" : role, Content(one["content"])});  // OpenAI's newer name
+  }
+  return messages;
+}
+
 uint64_t DrawnSeed() {
   std::random_device device;
   return device();
 }
 
-}  // namespace
-
-json Parsed(const std::string& body) { return IsTooDeep(body) ? json() : json::parse(body, nullptr, false); }
-
-CompletionRequest ReadCompletion(const std::string& body) {
-  constexpr int64_t kMost = int64_t{1} << 31;
-  Fields fields(body);
-  CompletionRequest request;
+// Reads the fields that texts and chats share.
+void ReadOptions(Fields& fields, CompletionRequest& request) {
   request.model = fields.Text("model");
-  request.prompts = Prompts(fields.Find("prompt"));
-  request.options.max_new_tokens = fields.Int("max_tokens", 1, kMost).value_or(16);
   Sampling& sampling = request.options.sampling;
   sampling.temperature = fields.Number("temperature", 1);
   sampling.top_p = fields.Number("top_p", 1);
-  sampling.top_k = fields.Int("top_k", 1, kMost);
+  sampling.top_k = fields.Int("top_k", 1, kMostTokens);
   sampling.min_p = fields.Number("min_p", 0);
   if (const json* seed = fields.Find("seed"); seed == nullptr) {
     sampling.seed = DrawnSeed();
@@ -159,20 +184,53 @@ CompletionRequest ReadCompletion(const std::string& body) {
     if (stop.empty() || stop.size() > kMostStopBytes)
       Wrong("stop", "a stop string has 1 to ", kMostStopBytes, " bytes");
   }
-  request.logprobs = fields.Int("logprobs", 0, kMostLikeliest);
-  request.echo = fields.Flag("echo");
   request.stream = fields.Flag("stream");
   if (const json* stream = fields.Find("stream_options"); stream != nullptr) {
     Fields of_stream(stream->dump());
     request.include_usage = of_stream.Flag("include_usage");
     of_stream.RefuseUnknown();
   }
-  fields.NotOffered("best_of", request.n);
   fields.NotOffered("frequency_penalty", 0);
   fields.NotOffered("presence_penalty", 0);
   fields.NotOffered("logit_bias", json::object());
-  fields.NotOffered("suffix", "");
   fields.Text("user");
+}
+
+}  // namespace
+
+CompletionRequest ReadCompletion(const std::string& body) {
+  Fields fields(body);
+  CompletionRequest request;
+  request.prompts = Prompts(fields.Find("prompt"));
+  request.options.max_new_tokens = fields.Int("max_tokens", 1, kMostTokens).value_or(16);
+  ReadOptions(fields, request);
+  request.logprobs = fields.Int("logprobs", 0, kMostLikeliest);
+  request.echo = fields.Flag("echo");
+  fields.NotOffered("best_of", request.n);
+  fields.NotOffered("suffix", "");
+  fields.RefuseUnknown();
+  return request;
+}
+
+CompletionRequest ReadChat(const std::string& body) {
+  Fields fields(body);
+  CompletionRequest request;
+  request.chat = true;
+  request.prompts = {Messages(fields.Find("messages"))};
+  const auto older = fields.Int("max_tokens", 1, kMostTokens);
+  const auto most = fields.Int("max_completion_tokens", 1, kMostTokens);
+  request.has_max_tokens = most || older;
+  request.options.max_new_tokens = most.value_or(older.value_or(kAnswerTokens));
+  ReadOptions(fields, request);
+  const auto likeliest = fields.Int("top_logprobs", 0, kMostLikeliest);
+  if (fields.Flag("logprobs")) {
+    request.logprobs = likeliest.value_or(0);
+  } else if (likeliest) {
+    Wrong("top_logprobs", "top_logprobs needs logprobs");
+  }
+  fields.NotOffered("tools", json::array());
+  fields.NotOffered("tool_choice", "none");
+  fields.NotOffered("response_format", {{"type", "text"}});
   fields.RefuseUnknown();
   return request;
 }

@@ -19,12 +19,17 @@ struct HttpError {
   std::string code;   // a word to branch on, if there is one
 };
 
-// Body of /v1/completions.
+// A text, its ids, or a chat to answer.
+using Prompt = std::variant<std::string, Ids, std::vector<Message>>;
+
+// Body of /v1/completions or /v1/chat/completions.
 struct CompletionRequest {
   std::string model;
-  std::vector<std::variant<std::string, Ids>> prompts;
-  GenerateOptions options;  // without stop_ids
-  int64_t n = 1;            // number of choices for each prompt
+  bool chat = false;
+  std::vector<Prompt> prompts;
+  GenerateOptions options;     // without stop_ids
+  bool has_max_tokens = true;  // otherwise the text ends where the model's reach ends, if not before
+  int64_t n = 1;               // number of choices for each prompt
   std::vector<std::string> stop;
   std::optional<int64_t> logprobs;
   bool echo = false, stream = false, include_usage = false;
@@ -37,11 +42,9 @@ struct TextsRequest {
   TranslateOptions translate;
 };
 
-// JSON of a body, null if it is nested too deep, discarded if it is not JSON.
-nlohmann::json Parsed(const std::string& body);
-
 // Each reads a body. Throws HttpError naming the field that is wrong.
 CompletionRequest ReadCompletion(const std::string& body);
+CompletionRequest ReadChat(const std::string& body);
 TextsRequest ReadTexts(const std::string& body, bool translates);
 
 // Status and body of a failure of the runtime.

@@ -185,8 +185,12 @@ class Server {
     http_.Get("/v1/models", Answered([this](const Request&, Response& response) {
                 response.set_content(Dumped(ModelsBody(bundles_.All())), "application/json");
               }));
-    http_.Post("/v1/completions",
-               Answered([this](const Request& request, Response& response) { Complete(request, response); }));
+    http_.Post("/v1/completions", Answered([this](const Request& request, Response& response) {
+                 Complete(request, ReadCompletion(request.body), response);
+               }));
+    http_.Post("/v1/chat/completions", Answered([this](const Request& request, Response& response) {
+                 Complete(request, ReadChat(request.body), response);
+               }));
     for (const char* path : {"/translate", "/classify", "/tag"}) {
       http_.Post(path, Answered([this, path](const Request& request, Response& response) {
                    const TextsRequest asked = ReadTexts(request.body, path == std::string("/translate"));
@@ -194,19 +198,14 @@ class Server {
                                         "application/json");
                  }));
     }
-    http_.Post("/v1/chat/completions", Answered([this](const Request& request, Response&) {
-                 const json body = Parsed(request.body);
-                 const bool named = body.is_object() && body.contains("model") && body["model"].is_string();
-                 const auto served = bundles_.Get(named ? body["model"].get<std::string>() : "");
-                 throw HttpError{400, Join("model ", served->name, " has no chat template; ask /v1/completions"),
-                                 "model", ""};
-               }));
   }
 
-  void Complete(const Request& request, Response& response) {
-    const CompletionRequest asked = ReadCompletion(request.body);
+  void Complete(const Request& request, const CompletionRequest& asked, Response& response) {
     const std::shared_ptr<Served> served = bundles_.Get(asked.model);
     if (!served->engine) throw HttpError{400, Join("model ", served->name, " continues no text"), "model", ""};
+    if (asked.chat && !served->model.info().chats) {
+      throw HttpError{400, Join("model ", served->name, " has no chat template; ask /v1/completions"), "model", ""};
+    }
     auto writing = std::make_shared<CompletionAnswer>(served, asked);
     if (!asked.stream) {
       const std::function<void()> look = LookAt(request);

@@ -110,6 +110,7 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
   info.decodes = model != nullptr;
   info.reads_source = model != nullptr && encoder != nullptr;
   info.has_tokenizer = tokenizer.tokenizer != nullptr;
+  info.chats = info.has_tokenizer && !info.reads_source && tokenizer.get().chat().has_value();
   info.takes_any_bytes = info.has_tokenizer && SourceTokenizer().TakesAnyBytes();
   info.vocab_size = manifest.vocab_size;
   info.max_seq_len = manifest.max_seq_len;

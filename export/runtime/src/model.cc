@@ -79,6 +79,14 @@ Result<Ids> Model::EncodePrompt(std::string_view text) const {
   return Guarded([&] { return seqlab::EncodePrompt(*bundle_, text); });
 }
 
+Result<Ids> Model::EncodeChat(const std::vector<Message>& messages) const {
+  return Guarded([&] {
+    const Tokenizer& tokenizer = bundle_->tokenizer.get();
+    if (!tokenizer.chat()) Refuse("this model was not trained on chats: its tokenizer has no chat template");
+    return tokenizer.chat()->Encode(tokenizer, messages);
+  });
+}
+
 struct Session::Impl {
   explicit Impl(std::shared_ptr<const Bundle> opened) : bundle(std::move(opened)) {}
 

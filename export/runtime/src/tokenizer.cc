@@ -29,7 +29,9 @@ std::unique_ptr<Tokenizer> OfClass(const Field& root, const std::string& asset) 
   if (name == "PretrainedTokenizer") {
     CheckAsset(root, kPretrainedName, asset);
     const SpecialIds special{root["pad_id"].Int(0), root["bos_id"].Int(-1), root["eos_id"].Int(-1)};
-    return MakePretrainedTokenizer(asset, root["vocab_size"].Int(0), special);
+    auto tokenizer = MakePretrainedTokenizer(asset, root["vocab_size"].Int(0), special);
+    if (root.Has("chat")) tokenizer->SetChat(ChatFormat(root["chat"], tokenizer->vocab_size()));
+    return tokenizer;
   }
   Refuse("the runtime has no tokenizer \"", name.substr(0, 60),
          "\"; it has ByteTokenizer, CharTokenizer, PretrainedTokenizer, SubwordTokenizer and "

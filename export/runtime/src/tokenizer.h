@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "chat.h"
 #include "seqlab/runtime.h"
 #include "utf8.h"
 
@@ -40,6 +41,10 @@ class Tokenizer {
   // Returns true if decoding drops a space at the start of a text.
   virtual bool DropsFirstSpace() const { return false; }
 
+  // Returns what the model expects between the messages of a chat, if it is for chats.
+  const std::optional<ChatFormat>& chat() const { return chat_; }
+  void SetChat(ChatFormat chat) { chat_ = std::move(chat); }
+
   // Returns the text of ids: special tokens have none, and bytes that are not UTF-8 become U+FFFD.
   std::string Decode(const Ids& ids) const;
 
@@ -50,6 +55,7 @@ class Tokenizer {
  private:
   std::vector<std::string> token_bytes_;
   SpecialIds special_;
+  std::optional<ChatFormat> chat_;
 };
 
 // Decodes one id at a time: the pieces, joined, are the text that `Decode` returns.

@@ -104,6 +104,7 @@ Result<int> RunInfo(const Common& common) {
                       {"seq_len", info.seq_len},
                       {"labels", info.labels},
                       {"tokenizer", info.has_tokenizer},
+                      {"chats", info.chats},
                       {"run_id", info.run_id},
                       {"commit", info.commit},
                       {"min_onnxruntime", info.min_onnxruntime},

@@ -127,6 +127,10 @@ def import_hf(options: argparse.Namespace) -> int:
     if run.has_tokenizer:
         config = shlex.quote(os.path.relpath(run.config))
         print(f"To train it on: seqlab fit --config {config} --init_from {quoted} --data.path TEXT")
+    if run.chats:
+        print(f"It answers chats: seqlab serve {quoted}")
+    elif run.why_no_chats:
+        print(f"It answers no chats, as {run.why_no_chats}")
     return 0
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace, _common, _typehints
+from jsonargparse._util import get_import_path, import_object
 
 from seqlab.config.nested_results import keeping_results, kept_or_parsed
 
@@ -53,5 +55,17 @@ def _refuse_by_cause(subtypes: Any, val: Any, exceptions: list[Exception]) -> No
     _refuse(subtypes, val, [cause, *exceptions])
 
 
+_subclass_paths: Callable[..., list[str]] = _typehints.get_all_subclass_paths
+
+
+def _own_subclass_paths(*args: Any, **options: Any) -> list[str]:
+    """jsonargparse's list of the classes that a name may mean, without those that have another class's path:
+    torch.export derives a class from each module's and gives it the same one."""
+    paths = _subclass_paths(*args, **options)
+    names = Counter(path.rpartition(".")[2] for path in paths)
+    return [p for p in paths if names[p.rpartition(".")[2]] == 1 or get_import_path(import_object(p)) == p]
+
+
 _typehints.raise_union_unexpected_value = _refuse_by_cause
+_typehints.get_all_subclass_paths = _own_subclass_paths
 _common.null_logger.disabled = True  # thousands of messages are formatted for it

@@ -22,12 +22,16 @@ class Imported(NamedTuple):
         run_name: name of the run.
         config: config file of the run, for a fit that starts from it.
         has_tokenizer: whether the model reads text; otherwise it reads ids.
+        chats: whether the model answers chats.
+        why_no_chats: reason why the folder's chat template was not kept; empty if it was, or there is none.
         difference: relative RMS difference from the logits of transformers; None = transformers is not installed.
     """
 
     run_name: str
     config: Path
     has_tokenizer: bool
+    chats: bool
+    why_no_chats: str
     difference: float | None
 
 
@@ -44,9 +48,15 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
     config: dict[str, Any] = {
         "model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": pretrained.model}}
     }
-    tokenizer = None
+    tokenizer, why_no_chats = None, ""
     if (folder / "tokenizer.json").exists():
         tokenizer = _tokenizer(folder, pretrained, special)
+        from seqlab_data.tokenizers.chat_template import read_chat_format
+
+        try:
+            tokenizer.chat = read_chat_format(folder, tokenizer)
+        except ValueError as error:
+            why_no_chats = str(error)
         stored_with_run = {"class_path": "seqlab_data.tokenizers.StoredTokenizer", "init_args": {}}
         options = {"seq_len": pretrained.seq_len, "tokenizer": stored_with_run}
         config["data"] = {"class_path": "seqlab_data.TextDataModule", "init_args": options}
@@ -75,7 +85,14 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
     logger.log_tags({"checkpoint.best": "checkpoints/best.ckpt", "imported_from": str(folder)})
     logger.log_metrics({"num_params": float(sum(p.numel() for p in task.model.parameters()))}, step=0)
     logger.finalize("success")
-    return Imported(logger.run_name, logger.checkpoint_dir.parent / "config.yaml", tokenizer is not None, difference)
+    return Imported(
+        logger.run_name,
+        logger.checkpoint_dir.parent / "config.yaml",
+        tokenizer is not None,
+        tokenizer is not None and tokenizer.chat is not None,
+        why_no_chats,
+        difference,
+    )
 
 
 def _tokenizer(folder: Path, pretrained: Pretrained, special: SpecialIds) -> Any:

@@ -134,6 +134,12 @@ struct Classes {
   std::vector<double> probabilities;  ///< (rows, C)
 };
 
+/// A message of a chat.
+struct Message {
+  std::string role;     ///< "system", "user" or "assistant"
+  std::string content;  ///< text in UTF-8
+};
+
 /// Facts about an opened bundle.
 struct Info {
   std::string folder;                     ///< path that was opened
@@ -144,6 +150,7 @@ struct Info {
   bool decodes = false;                   ///< true for a language model and for an encoder-decoder
   bool reads_source = false;              ///< true for an encoder-decoder
   bool has_tokenizer = false;             ///< true if the runtime has the bundle's tokenizer
+  bool chats = false;                     ///< true for a language model that was trained on chats
   bool takes_any_bytes = false;           ///< true if the text that it reads need not be UTF-8
   std::optional<int64_t> vocab_size;      ///< V
   std::optional<int64_t> max_seq_len;     ///< maximum length of a text, in tokens
@@ -192,6 +199,11 @@ class Model {
   /// Returns the ids that `Session::Write` reads for a prompt: those of the text, bos for an empty text, and without a
   /// tokenizer the ids that the text lists, such as "5 6 7". Fails as `Encode`.
   SEQLAB_EXPORT Result<Ids> EncodePrompt(std::string_view text) const;
+
+  /// Returns the ids of a chat, up to where the model's answer begins, as its chat template writes them. A special
+  /// token in a message is plain text. Fails as `Encode`, and with kInvalidArgument if the model was not trained on
+  /// chats, or a role is unknown or may not follow the one before it.
+  SEQLAB_EXPORT Result<Ids> EncodeChat(const std::vector<Message>& messages) const;
 
  private:
   friend class Engine;
