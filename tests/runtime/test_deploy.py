@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from runtime.conftest import Bundle
-from runtime.programs import LIBRARY, ROOT, build
+from runtime.programs import LIBRARY, ROOT, Command, build
 from runtime.test_serve import Running
 
 FOLDER = ROOT / "examples" / "deploy"
@@ -37,7 +37,7 @@ def _image(bundle: Bundle, tmp_path: Path) -> Path:
     """The root folder of the image, without what is in its base."""
     program = build("seqlab-run")
     context, root = tmp_path / "context", tmp_path / "root"
-    command = ["cmake", "--install", program.parent, "--prefix", context / "seqlab", "--strip"]
+    command: Command = ["cmake", "--install", program.parent, "--prefix", context / "seqlab", "--strip"]
     subprocess.run(command, check=True, capture_output=True)
     assert LIBRARY is not None
     shutil.copyfile(LIBRARY, context / "libonnxruntime.so")
