@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace, _common, _typehints
-from jsonargparse._util import get_import_path, import_object
+from jsonargparse._util import get_import_path
 
 from seqlab.config.nested_results import keeping_results, kept_or_parsed
 
@@ -63,7 +64,15 @@ def _own_subclass_paths(*args: Any, **options: Any) -> list[str]:
     torch.export derives a class from each module's and gives it the same one."""
     paths = _subclass_paths(*args, **options)
     names = Counter(path.rpartition(".")[2] for path in paths)
-    return [p for p in paths if names[p.rpartition(".")[2]] == 1 or get_import_path(import_object(p)) == p]
+    return [path for path in paths if names[path.rpartition(".")[2]] == 1 or _is_own(path)]
+
+
+def _is_own(path: str) -> bool:
+    """True unless the class at a path has another path. It is looked up among loaded modules: reading the config of a
+    checkpoint must import nothing."""
+    module, _, name = path.rpartition(".")
+    found = getattr(sys.modules.get(module), name, None)
+    return found is None or get_import_path(found) == path
 
 
 _typehints.raise_union_unexpected_value = _refuse_by_cause
