@@ -36,12 +36,13 @@ HYBRID = "[GatedDeltaNet,GatedDeltaNet,GatedDeltaNet,Attention]"
 MODELS = {
     "GRU": "GRU",
     "LSTM": "LSTM",
-    "Mamba2": "Mamba2",
+    "Mamba2": "{class_path: Mamba2, head_dim: 48}",
     "GatedDeltaNet": "GatedDeltaNet",
     "3:1 hybrid": HYBRID,
     "Attention-RoPE": "Attention",
 }
-"""Mixer of each model. The hybrid has three blocks of GatedDeltaNet to one of attention without positions."""
+"""Mixer of each model. Mamba-2's heads divide twice the width at every size. The hybrid has three blocks of
+GatedDeltaNet to one of attention without positions."""
 FIT = (
     *("--data.seq_len", "128", "--data.batch_size", "16", "--trainer.max_steps", "2000"),
     *("--trainer.val_check_interval", "100", "--trainer.limit_val_batches", "32"),
@@ -109,16 +110,15 @@ def best(size: Size) -> Iterator[tuple[str, TrackedRun]]:
     """Best run of each model with the first seed."""
     runs = [run for run in finished(Store(), size.experiment) if run.params["seed_everything"] == "0"]
     for model, mixer in MODELS.items():
-        if tried := [run for run in runs if model_of(run) == mixer]:
+        if tried := [run for run in runs if mixers_of(run) == re.findall(r"[A-Z]\w+", mixer)]:
             yield model, min(tried, key=lambda run: score(run, "val/loss"))
 
 
-def model_of(run: TrackedRun) -> str:
-    """Mixer of a run, as in `MODELS`."""
+def mixers_of(run: TrackedRun) -> list[str]:
+    """Names of the mixers of a run: one for all blocks, or one for each block of a cycle."""
     mixer = "model.init_args.model.init_args.mixer"
     paths = [run.params[name] for name in sorted(run.params) if re.fullmatch(rf"{mixer}(\.\d+)?\.class_path", name)]
-    names = [path.rpartition(".")[2] for path in paths]
-    return names[0] if len(names) == 1 else f"[{','.join(names)}]"
+    return [path.rpartition(".")[2] for path in paths]
 
 
 def curves(size: Size) -> dict[str, Any]:
