@@ -6,7 +6,7 @@ BIN := .venv/bin
 FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full_disk hostile_configs \
 	pipes places_to_write reading_verbs serving stopped_fit tampered_checkpoints terminal traps)) \
 	$(addprefix tests/export/test_,$(addsuffix .py,correct_models defects graph_files page_json reach statements)) \
-	$(addprefix tests/runtime/test_,$(addsuffix .py,mutated_bundles refusals shown)) tests/data/test_deep_json.py \
+	$(addprefix tests/runtime/test_,$(addsuffix .py,engine mutated_bundles refusals serve shown)) tests/data/test_deep_json.py \
 	tests/data/test_oddities.py tests/data/test_read_as_something_else.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
 .PHONY: quickstart test test-ci test-all scale faults mutants processors lint benchmarks leaderboard crossing docs cpp cpp-test cpp-docs web gallery clean

@@ -24,7 +24,7 @@ STOP, LENGTH, CANCELLED = 0, 1, 2
 INVALID, DAMAGED, NO_MEMORY, UNAVAILABLE = 1, 3, 6, 8
 """Values of `seqlab::StatusCode`."""
 Asked = dict[str, Any]
-DECODED = ("attention", "fused", "hybrid", "translator", "attentive translator", "fused translator", "int8")
+DECODED = ("attention", "mamba", "fused", "hybrid", "translator", "attentive translator", "fused translator", "int8")
 
 
 def engine(folder: Path, requests: list[Asked], **bounds: int) -> tuple[list[Any], dict[str, int]]:

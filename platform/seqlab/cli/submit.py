@@ -1,4 +1,4 @@
-"""Verb for batch queues: submit."""
+"""Verb for batch queues and clusters: submit."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from seqlab.cli.terminal import for_programs
+from seqlab.cli.train_job import train_job
 from seqlab.cli.verb import argument, verb, whole_number
 
 WARNING = 120
@@ -40,32 +41,42 @@ exit "$code"
 
 
 @verb(
-    "print the script of a SLURM job that fits and requeues itself until done",
+    "print the script of a SLURM job that fits and requeues itself until done, or a TrainJob for Kubernetes",
     argument("--config", action="append", required=True, metavar="NAME|PATH", help="as in fit"),
     argument("--nodes", type=whole_number, default=1, metavar="N", help="number of nodes; default: 1"),
     argument("--gpus", type=whole_number, default=1, metavar="N", help="GPUs per node, one process each; default: 1"),
     argument("--time", metavar="D-HH:MM:SS", help="time limit after which the job is requeued; default: the queue's"),
-    argument("--go", action="store_true", help="submit the script with sbatch"),
+    argument("--format", choices=["slurm", "trainjob"], default="slurm", help="kind of job; default: slurm"),
+    argument("--image", help="of a TrainJob: container image with seqlab"),
+    argument("--claim", metavar="NAME", help="of a TrainJob: volume claim with the data and the tracking store"),
+    argument("--go", action="store_true", help="submit it with sbatch or kubectl"),
 )
 def submit(options: argparse.Namespace) -> int:
-    script = sbatch_script(options.config, options.overrides, options.nodes, options.gpus, options.time)
+    slurm, at = options.format == "slurm", (options.nodes, options.gpus)
+    for name in ("image", "claim") if slurm else ("time",):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--format {options.format} takes no --{name}")
+    if slurm:
+        command, job = ["sbatch"], sbatch_script(options.config, options.overrides, *at, options.time)
+    else:
+        command = ["kubectl", "create", "--filename", "-"]
+        job = train_job(*checked(options.config, options.overrides, *at), *at, options.image, options.claim)
     if not options.go:
-        print(script, end="", file=for_programs())
+        print(job, end="", file=for_programs())
         return 0
     try:
-        return subprocess.run(["sbatch"], input=script, text=True).returncode
+        return subprocess.run(command, input=job, text=True).returncode
     except FileNotFoundError:
-        raise ValueError("there is no sbatch on this machine; without --go the script is printed") from None
+        raise ValueError(f"there is no {command[0]} on this machine; without --go the job is printed") from None
 
 
-def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: int, time: str | None) -> str:
-    """Script of a job with `nodes` times `gpus` processes, which runs in this folder and with this Python.
+def checked(configs: list[str], overrides: list[str], nodes: int, gpus: int) -> tuple[str | None, list[str]]:
+    """Name of the run, if there is one, and the options of a fit by `nodes` times `gpus` processes.
 
     Args:
         configs: config names or paths, as for `--config`.
         overrides: further options of `fit`.
         nodes, gpus: number of nodes, and of GPUs and processes per node.
-        time: time limit in SLURM's format; None = the queue's limit.
 
     Raises:
         ValueError: an argument is invalid, or `fit` refuses its options.
@@ -73,24 +84,36 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
     for name, count in {"--nodes": nodes, "--gpus": gpus}.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
-    if time is not None and _seconds(time) <= WARNING:
-        raise ValueError(f"--time must exceed the {WARNING} s before its end when a fit stops, got {time}")
     for given in overrides:
         if given.partition("=")[0] in OURS:
             raise ValueError(f"submit sets {given.partition('=')[0]} itself, by {OURS[given.partition('=')[0]]}")
     fit = [f"--config={config}" for config in configs] + overrides
+    fit += [f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}"]
 
     from seqlab.cli.parsed_fit import check_fit
     from seqlab.config.quiet import quiet
 
     quiet()
-    run_name = check_fit([*fit, f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}"])
+    return check_fit(fit), [*fit, "--resume=auto"]
+
+
+def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: int, time: str | None) -> str:
+    """Script of a job with `nodes` times `gpus` processes, which runs in this folder and with this Python.
+
+    Args:
+        configs, overrides, nodes, gpus: as for `checked`.
+        time: time limit in SLURM's format; None = the queue's limit.
+
+    Raises:
+        ValueError: an argument is invalid, or `fit` refuses its options.
+    """
+    if time is not None and _seconds(time) <= WARNING:
+        raise ValueError(f"--time must exceed the {WARNING} s before its end when a fit stops, got {time}")
+    run_name, fit = checked(configs, overrides, nodes, gpus)
     name, folder = f"seqlab-{run_name or Path(configs[-1]).stem}", os.getcwd()
     for what, text in {"name": name, "folder": folder}.items():
         if not text.isprintable():
             raise ValueError(f"the job's {what} is {text!r}; accepted: one line without control characters")
-    command = [sys.executable, "-m", "seqlab", "fit", *fit]
-    command += [f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}", "--resume=auto"]
     return SCRIPT.format(
         name=shlex.quote(name),
         nodes=nodes,
@@ -98,7 +121,7 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
         time="" if time is None else f"#SBATCH --time={time}\n",
         warning=WARNING,
         folder=shlex.quote(folder),
-        fit=shlex.join(command),
+        fit=shlex.join([sys.executable, "-m", "seqlab", "fit", *fit]),
     )
 
 
