@@ -1,9 +1,10 @@
 """seqlab: compare sequence models, track every run, ship the winner as a proven ONNX bundle.
 
+    fit, export, verify     the verbs of these names, as functions
+    compare                 runs side by side, sorted by a metric; its `frame()` is a DataFrame
     load_run, LoadedRun     a run's model, tokenizer and data module, from the run alone
     open_text_model         a run as a `TextModel`: write, translate, classify, probabilities
     generate                the decoding loop over ids, of any model
-    compare                 runs side by side, sorted by a metric
     attention, recurrence, positions, nn, models    the blocks
     Mixer, State, StateEntry    the contract of every block that mixes over time, its state, and the state's declaration
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from seqlab.comparison.comparison import compare
     from seqlab.decoding import generate
     from seqlab.decoding.text_model import TextModel
+    from seqlab.functions import export, fit, verify
     from seqlab.mixer import Mixer, State, StateEntry
     from seqlab.trained.load import LoadedRun, load_run
     from seqlab.trained.run_text_model import open_text_model
@@ -33,6 +35,8 @@ __all__ = [
     "TextModel",
     "attention",
     "compare",
+    "export",
+    "fit",
     "generate",
     "load_run",
     "models",
@@ -40,6 +44,7 @@ __all__ = [
     "open_text_model",
     "positions",
     "recurrence",
+    "verify",
 ]
 _PLACES = {
     "Entry": "seqlab.mixer",  # former name of StateEntry, in mixers of users
@@ -49,9 +54,12 @@ _PLACES = {
     "StateEntry": "seqlab.mixer",
     "TextModel": "seqlab.decoding.text_model",
     "compare": "seqlab.comparison.comparison",
+    "export": "seqlab.functions",
+    "fit": "seqlab.functions",
     "generate": "seqlab.decoding",
     "load_run": "seqlab.trained.load",
     "open_text_model": "seqlab.trained.run_text_model",
+    "verify": "seqlab.functions",
 }
 
 

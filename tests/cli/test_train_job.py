@@ -17,6 +17,7 @@ from cli.conftest import TINY, write_text
 from seqlab.cli import main
 from seqlab.cli.train_job import FOLDER, train_job
 from seqlab.tracking.runs import find_run
+from servers import free_port
 
 ROOT = Path(__file__).parents[2]
 JOB = ("submit", "--config", "lm/gru", "--format", "trainjob")
@@ -55,7 +56,13 @@ def test_its_command_fits_once_by_two_processes_however_often_it_starts(
     cpu = [*TINY, "--trainer.max_steps=3", "--trainer.val_check_interval=3", "--trainer.accelerator=cpu"]
     trainer = printed("--gpus", "2", *cpu, capsys=capsys)["spec"]["trainer"]
     command = [word.replace(FOLDER, str(tmp_path)) for word in trainer["command"]] + trainer["args"]
-    runtime = {"NNODES": "1", "NPROC_PER_NODE": "2", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    runtime = {
+        "NNODES": "1",
+        "NPROC_PER_NODE": "2",
+        "NODE_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
     environment = os.environ | {f"PET_{name}": value for name, value in runtime.items()}
     environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for says in ("next: seqlab export", "is FINISHED"):

@@ -23,7 +23,7 @@ def test_rebuild_from_a_run_as_docs_show(tmp_path: Path, monkeypatch: pytest.Mon
     write_text(tmp_path)
     assert main(["fit", "--config", "lm/attention-rope", *TINY, "--run_name=attention-rope"]) == 0
     shown: dict[str, Any] = {}
-    exec(python_blocks("docs/verbs.md")[0], shown)
+    exec(python_blocks("docs/verbs.md")[1], shown)
     assert shown["logits"].shape == (1, 4, shown["run"].tokenizer.vocab_size) and shown["text"]
 
     first = load_run("attention-rope")

@@ -22,6 +22,7 @@ from seqlab.tracking.store import Store
 from seqlab.tracking.writes import DATASET_TAG, SCORED_TAG
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
 TEXT_COLUMNS = ("run", "status", "run id")
@@ -170,6 +171,31 @@ class Comparison:
             (True, "run id", lambda row: row.run.id[:8]),
         ]
         return [(title, text) for wanted, title, text in columns if wanted]
+
+    def frame(self) -> pd.DataFrame:
+        """Numbers of the rows as a table of pandas, in the same order. `interval` is half of the 95% interval."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "run": row.name,
+                "rank_low": low,
+                "rank_high": high,
+                self.metric: row.value,
+                "interval": row.half_width if row.estimate else None,
+                "seeds": len(row.runs),
+                "params": row.num_params,
+                "flops_per_token": row.num_flops,
+                "state": row.state_size,
+                "tokens_per_s": row.tokens_per_s,
+                "run_id": row.run.id,
+            }
+            for row, (low, high) in zip(self.rows, self.ranks, strict=True)
+        )
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        return str(self.frame().to_html(index=False))
 
     def table(self) -> Table:
         """Table of the comparison for a terminal."""

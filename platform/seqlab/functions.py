@@ -1,0 +1,89 @@
+"""Verbs as functions, for scripts and notebooks: what the command does, with values for options and a result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqlab.tracking.runs import TrackedRun
+    from seqlab_export.runner.report import Report
+
+
+def fit(config: str | Path, **options: Any) -> TrackedRun:
+    """Trains a model, as `seqlab fit --config CONFIG` does, and returns its tracked run.
+
+    Args:
+        config: name of a packaged config, or path of a YAML file.
+        options: options of the command by name. Those with a dot are nested: `trainer={"max_steps": 100}`.
+
+    Raises:
+        ValueError: an option is unknown or has an invalid value, or the data cannot be read.
+        RuntimeError: the fit failed or was stopped. The message has the exit code of the command.
+    """
+    from seqlab.cli.fit import ran
+    from seqlab.config.configs import resolve_names
+    from seqlab.config.errors import sentence
+    from seqlab.tracking.logger import RunLogger
+    from seqlab.tracking.runs import find_run
+
+    args = resolve_names([f"--config={config}", *(f"--{name}={value}" for name, value in _given(options))])
+    if "--trainer.logger=false" in args:
+        raise ValueError("trainer.logger is False, but a fit without a logger has no run to return")
+    ids: list[str | None] = []
+
+    def run() -> None:
+        from seqlab.cli.lightning_cli import SeqlabCLI
+
+        loggers = SeqlabCLI("fit", args).trainer.loggers
+        ids.extend(logger.run_id for logger in loggers if isinstance(logger, RunLogger))
+
+    try:
+        code = ran("fit", run)
+    except (ValueError, OSError) as error:
+        raise ValueError(sentence(error)) from error
+    if code:
+        raise RuntimeError(f"the fit ended with exit code {code}")
+    if ids[0] is None:  # a further process of the fit, which has run the script up to here: the first one goes on alone
+        raise SystemExit(0)
+    return find_run(ids[0])
+
+
+def export(run: str | TrackedRun, out: str | Path, *, precision: str = "fp32", target: str = "portable") -> Path:
+    """Exports a run as a bundle that is proven equal to it, and returns the bundle's folder.
+
+    Args:
+        run: run, or its id, name or checkpoint.
+        out: folder, which must not exist.
+        precision: fp32, fp16, bf16, int8 or int4.
+        target: portable, ort or cuda-graph.
+
+    Raises:
+        ValueError: the run is not found, or an argument is invalid.
+        ParityError: the proof failed. Nothing is written.
+    """
+    from seqlab.cli.bundle import export_run
+    from seqlab.files.place_to_write import folder_to_write
+    from seqlab.trained.load import load_run
+
+    folder = folder_to_write(str(out))
+    export_run(load_run(run if isinstance(run, str) else run.id), precision, folder, target=target)
+    return folder
+
+
+def verify(bundle: str | Path) -> Report:
+    """Proves a bundle again on this machine, read-only; see `seqlab_export.verify_bundle`."""
+    from seqlab_export import verify_bundle
+
+    return verify_bundle(bundle)
+
+
+def _given(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and texts of options, as on a command line."""
+    for name, value in options.items():
+        if isinstance(value, Mapping) and "class_path" not in value:
+            yield from _given(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value) if isinstance(value, (str, Path)) else json.dumps(value)
