@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqlab import attention, models, nn, positions, recurrence
+    from seqlab.cli.functions import export, fit, verify
     from seqlab.comparison.comparison import compare
     from seqlab.decoding import generate
     from seqlab.decoding.text_model import TextModel
-    from seqlab.functions import export, fit, verify
     from seqlab.mixer import Mixer, State, StateEntry
     from seqlab.trained.load import LoadedRun, load_run
     from seqlab.trained.run_text_model import open_text_model
@@ -54,12 +54,12 @@ _PLACES = {
     "StateEntry": "seqlab.mixer",
     "TextModel": "seqlab.decoding.text_model",
     "compare": "seqlab.comparison.comparison",
-    "export": "seqlab.functions",
-    "fit": "seqlab.functions",
+    "export": "seqlab.cli.functions",
+    "fit": "seqlab.cli.functions",
     "generate": "seqlab.decoding",
     "load_run": "seqlab.trained.load",
     "open_text_model": "seqlab.trained.run_text_model",
-    "verify": "seqlab.functions",
+    "verify": "seqlab.cli.functions",
 }
 
 

@@ -13,8 +13,7 @@ import pytest
 import seqlab
 from cli.conftest import TINY, same_weights, write_text
 from repository.source_tree import python_blocks
-from seqlab import functions
-from seqlab.cli import main
+from seqlab.cli import functions, main
 
 OPTIONS: dict[str, Any] = {
     "data": {"path": "text.txt", "seq_len": 16, "batch_size": 4},
@@ -66,14 +65,16 @@ def test_bad_input_is_a_value_error(options: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_docs_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/verbs.md"])
+def test_the_examples_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fits of a few steps on a small text."""
     small = {name: OPTIONS[name] for name in ("data", "trainer")}
     monkeypatch.setattr(seqlab, "fit", lambda config, **given: functions.fit(config, **given | small), raising=False)
-    script, _ = python_blocks("docs/verbs.md")
-    names: dict[str, Any] = {}
-    exec(script, names)
-    assert "LSTM" in capsys.readouterr().out and np.isfinite(names["found"].frame()["val/loss"]).all()
+    exec(python_blocks(page)[0], {})
+    found = seqlab.compare(experiment="mine").frame()
+    assert {*found["run"]} == {"GRU", "LSTM"} and np.isfinite(found["val/loss"]).all()
+    [bundle] = Path("bundles").iterdir()
+    assert seqlab.verify(bundle).ok
 
 
 SCRIPT = """

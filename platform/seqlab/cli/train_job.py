@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import yaml
 
 FOLDER = "/work"
-"""Where the volume is mounted. The fit runs there, so the volume holds the text and the tracking store."""
+"""Mount path of the volume. The fit runs there, so the volume holds the text and the tracking store."""
 
 
 def train_job(name: str | None, fit: Sequence[str], nodes: int, gpus: int, image: str | None, claim: str | None) -> str:
