@@ -50,6 +50,7 @@ FIT = (
 )
 SPLITS, FILES = ("train", "val", "test"), ("train", "valid", "test")
 TOKENS_PER_STEP = 2048
+SEEN = "Validation loss of six models against tokens, FLOPs and seconds"
 SHOWN = (1, 5, 19)
 """Points of a curve whose losses are in the table."""
 
@@ -178,7 +179,7 @@ def overtakings(models: dict[str, Any]) -> list[str]:
     )
 
 
-def drawing(stored: dict[str, Any]) -> alt.VConcatChart:
+def drawing(stored: dict[str, Any], *, dark: bool = False) -> alt.VConcatChart:
     """Mean loss of each model with its interval, against tokens, FLOPs and seconds; a row a size."""
     rows = []
     for size, models in stored.items():
@@ -207,12 +208,15 @@ def drawing(stored: dict[str, Any]) -> alt.VConcatChart:
             bands = base.mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=""), y2="high:Q", color=colour)
             across.append((bands + lines).properties(width=230, height=230))
         panels.append(alt.hconcat(*across))
-    return alt.vconcat(*panels).configure(background="white", font="sans-serif").configure_legend(orient="bottom")
+    ground, ink, grid = ("#0d1117", "#d0d7de", "#30363d") if dark else ("white", "#24292f", "#dddddd")
+    inked = {"labelColor": ink, "titleColor": ink}
+    chart = alt.vconcat(*panels).configure(background=ground, font="sans-serif").configure_view(stroke=grid)
+    return chart.configure_axis(**inked, gridColor=grid, domainColor=grid).configure_legend(**inked, orient="bottom")
 
 
 def write(stored: dict[str, Any]) -> None:
     """Puts the tables between the marks in the page, and writes the figure beside the page."""
-    figure = f"![Loss against tokens, FLOPs and seconds]({PAGE.stem}/crossing.svg)"
+    figure = picture(f"{PAGE.stem}/", SEEN)
     lines = ["<!-- crossing -->", figure]
     for name, models in stored.items():
         lines += ["", f"**{name} parameters**", "", *table(models), "", *overtakings(models)]
@@ -223,6 +227,13 @@ def write(stored: dict[str, Any]) -> None:
         encoding="utf-8",
     )
     drawing(stored).save(STORED.with_suffix(".svg"))
+    drawing(stored, dark=True).save(STORED.with_name("crossing-dark.svg"))
+
+
+def picture(folder: str, seen: str) -> str:
+    """The figure in Markdown, light or dark as the reader has it."""
+    dark = f'<source media="(prefers-color-scheme: dark)" srcset="{folder}crossing-dark.svg">'
+    return f'<picture>\n{dark}\n<img src="{folder}crossing.svg" alt="{seen}">\n</picture>'
 
 
 def make(args: Sequence[str] | None = None) -> None:

@@ -6,20 +6,27 @@ import re
 import shutil
 import signal
 import subprocess
+from contextlib import redirect_stdout
+from ctypes import byref, c_void_p
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import seqlab
+from repository.source_tree import python_blocks
 from runtime.conftest import Bundle
-from runtime.programs import ENVIRONMENT, ROOT, RUNTIME, Command, build, refusal, run
+from runtime.programs import ENVIRONMENT, LIBRARY, ROOT, RUNTIME, Command, build, refusal, run
 from seqlab_export.runner.bundle_text_model import open_text_model
 from seqlab_export.runner.graph_runner import BundleRunner
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 SANITIZERS = "address,undefined"
+CANCELLED = 5
+"""Value of `seqlab::StatusCode`."""
 
 
 def succeed(*command: str | Path, folder: Path = ROOT, **environment: str) -> str:
@@ -75,7 +82,8 @@ def test_nothing_is_linked_that_must_be_found_at_run_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "headers"), [("runtime", ["runtime", "engine"]), ("proof", ["runtime", "engine", "proof"])]
+    ("library", "headers"),
+    [("runtime", ["runtime", "engine", "seqlab"]), ("proof", ["runtime", "engine", "seqlab", "proof"])],
 )
 def test_a_shared_library_gives_what_its_headers_say_and_nothing_else(library: str, headers: list[str]) -> None:
     """`answer_decoding`, which the tests of decoding ask, is linked to one."""
@@ -85,7 +93,7 @@ def test_a_shared_library_gives_what_its_headers_say_and_nothing_else(library: s
     names = [re.sub(r"\[abi:\w+\]", "", line.split(" ", 2)[2]).split("(")[0] for line in found]
     assert {name.rpartition("::")[2] for name in names} == {*declared}
     assert all(
-        re.match(r"seqlab::((Model|Session|Engine|TextPieces|Report)::)?[\w~=]+( =)?$", name) for name in names
+        re.match(r"seqlab(_|::((Model|Session|Engine|TextPieces|Report)::)?)[\w~=]+( =)?$", name) for name in names
     ), names
 
 
@@ -129,6 +137,54 @@ def test_the_headers_have_the_version_of_the_package() -> None:
     numbers = re.findall(r"^#define SEQLAB_VERSION_(\w+) (\d+) ", header("runtime"), re.MULTILINE)
     assert [name for name, _ in numbers] == ["MAJOR", "MINOR", "PATCH"]
     assert ".".join(number for _, number in numbers) == seqlab.__version__
+
+
+def test_a_program_in_c_writes_what_the_program_writes(bundle: Bundle, tmp_path: Path) -> None:
+    """The page's program, of the header's comment, on a shared library."""
+    [program] = re.findall(r"```c\n(.*?)```", (ROOT / "docs/runtime.md").read_text(encoding="utf-8"), re.DOTALL)
+    [example] = re.findall(r"@code\{\.c\}\n(.*?)/// @endcode", header("seqlab"), re.DOTALL)
+    assert re.sub("^/// ?", "", example, flags=re.MULTILINE) == program
+    library = build("shared_runtime")
+    (tmp_path / "program.c").write_text(
+        program.replace("bundles/mine", str(bundle("gru"))).replace('"The ", 4', '"fed", 3')
+    )
+    strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{RUNTIME / 'include'}"]
+    succeed("cc", *strict, tmp_path / "program.c", library, f"-Wl,-rpath,{library.parent}", "-o", tmp_path / "program")
+    arguments: Command = ["generate", bundle("gru"), "--prompt", "fed", "--temperature", "0.8"]
+    assert succeed(tmp_path / "program").encode() + b"\n" == run(*arguments).stdout
+
+
+def test_the_c_interface_takes_every_option_and_reports_failures(bundle: Bundle) -> None:
+    """From Python, as docs/runtime.md shows."""
+    [shown] = python_blocks("docs/runtime.md")
+    paths = {"libseqlab_runtime.so": str(build("shared_runtime")), "bundles/mine": str(bundle("gru"))}
+    for name, path in paths.items():
+        shown = shown.replace(name, path)
+    shown = shown.replace("None, 0, byref(model)", f'b"{LIBRARY}", 0, byref(model)')
+    names: dict[str, Any] = {}
+    with redirect_stdout(written := StringIO()):
+        exec(shown.replace('b"The "', 'b"fed"'), names)
+    plain = open_text_model(bundle("gru"))
+    assert written.getvalue() == plain.write("fed", max_new_tokens=20)
+    runtime, options = names["runtime"], names["options"]
+    given: dict[str, Any] = {"temperature": 1.5, "top_k": 3, "top_p": 0.9, "min_p": 0.01, "seed": 2**40 + 3}
+    given |= {"max_new_tokens": 30, "repetition_penalty": 1.2, "no_repeat_ngram": 3}
+    for name, value in given.items():
+        setattr(options, name, value)
+    with redirect_stdout(written := StringIO()):
+        assert runtime.seqlab_write(names["model"], b"fed", 3, byref(options), names["show"], None) == 0
+    assert written.getvalue() == plain.write("fed", **given)
+    assert runtime.seqlab_error() == b""
+    options.top_p = 2.0
+    assert runtime.seqlab_write(names["model"], b"fed", 3, byref(options), names["show"], None) == 1
+    assert b"top_p" in runtime.seqlab_error()
+    assert runtime.seqlab_write(None, b"fed", 3, None, names["show"], None) == 1
+    assert runtime.seqlab_open(b"nothing", None, 0, byref(c_void_p())) == 2
+    assert runtime.seqlab_open(None, None, 0, None) == 1
+    stops = type(names["show"])(lambda *_: 0)
+    assert runtime.seqlab_write(names["model"], b"fed", 3, None, stops, None) == CANCELLED
+    runtime.seqlab_close(names["model"])
+    runtime.seqlab_close(None)
 
 
 WITHOUT_A_VALUE = """
