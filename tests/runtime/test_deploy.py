@@ -98,3 +98,14 @@ def test_the_deployment_is_one() -> None:
     server = (ROOT / "export/runtime/serve/server.cc").read_text()
     drained = re.search(r"kDrainSeconds\{(\d+)\}", server)
     assert drained is not None and pod["spec"]["terminationGracePeriodSeconds"] > int(drained[1])
+
+
+def test_the_service_of_kserve_has_a_container_that_kubernetes_takes() -> None:
+    """KServe's own fields were checked with its models; Kubernetes' schema knows the others."""
+    document = yaml.safe_load((FOLDER / "kserve.yaml").read_text())
+    model = document["spec"]["predictor"]["model"]
+    own = {name: model.pop(name) for name in ("modelFormat", "protocolVersion", "storageUri")}
+    assert own == {"modelFormat": {"name": "triton"}, "protocolVersion": "v2", "storageUri": "pvc://models"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": document["metadata"]}
+    container = {"name": "kserve-container", **model}
+    kubernetes_validate.validate(pod | {"spec": {"containers": [container]}}, "1.31", strict=True)
