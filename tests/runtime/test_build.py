@@ -160,7 +160,7 @@ def test_the_c_interface_takes_every_option_and_reports_failures(bundle: Bundle)
     paths = {"libseqlab_runtime.so": str(build("shared_runtime")), "bundles/mine": str(bundle("gru"))}
     for name, path in paths.items():
         shown = shown.replace(name, path)
-    shown = shown.replace("None, 0, byref(model)", f'b"{LIBRARY}", 0, byref(model)')
+    shown = shown.replace("None, 0, c.byref(model)", f'b"{LIBRARY}", 0, c.byref(model)')
     names: dict[str, Any] = {}
     with redirect_stdout(written := StringIO()):
         exec(shown.replace('b"The "', 'b"fed"'), names)

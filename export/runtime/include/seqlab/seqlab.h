@@ -59,7 +59,7 @@ SEQLAB_EXPORT int seqlab_open(const char* folder, const char* onnxruntime, int t
 /// Continues a prompt of `size` bytes, as seqlab::Session::Write does. Returns 0, or the number of a
 /// seqlab::StatusCode. `options` NULL = the defaults.
 SEQLAB_EXPORT int seqlab_write(const seqlab_model* model, const char* prompt, size_t size,
-                                 const seqlab_options* options, seqlab_on_text on_text, void* user);
+                               const seqlab_options* options, seqlab_on_text on_text, void* user);
 
 /// Closes a model; NULL does nothing.
 SEQLAB_EXPORT void seqlab_close(seqlab_model* model);
