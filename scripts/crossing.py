@@ -1,7 +1,8 @@
 """Fits the learning curves of docs/leaderboard.md, and writes their tables and figure: `make crossing WIKITEXT=FOLDER`.
 
-At each size every model has its best learning rate of a grid, and several seeds with that rate. After a stop, the same
-command continues. Without a folder, the page is written anew from the stored curves.
+At each size every model has its best learning rate of a grid, and several seeds with that rate. After a stop the same
+command continues, and models whose curves are stored are not fitted again. Without a folder, the page is written anew
+from the stored curves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,38 +82,30 @@ SIZES = (
 )
 
 
-def fit(size: Size, folder: Path, jobs: int) -> None:
-    """Tries each model with each learning rate, and fits the missing seeds at the best one."""
+def fit(size: Size, model: str, folder: Path, jobs: int) -> None:
+    """Tries a model with each learning rate, and fits the missing seeds at the best one."""
     same = ["--match", "params", "--to", str(size.params), "--match_by", "ffn.d_ff"]
     same += ["--model.model.d_model", str(size.d_model), "--model.model.num_layers", "4"]
+    same += [f"--model.model.mixer={MODELS[model]}"]
+    same += ["--model.model.positions", "RoPE"] if MODELS[model] == "Attention" else []
     for split, file in zip(SPLITS, FILES, strict=True):
         same += [f"--data.{split}", f"{folder / file}.txt"]
-    same += FIT
-    recurrent = ",".join(mixer for mixer in MODELS.values() if mixer != "Attention")
-    for name, vary, more in (
-        ("mixers", ["--vary", f"model.model.mixer={recurrent}"], []),
-        ("attention", [], ["--model.model.mixer", "Attention", "--model.model.positions", "RoPE"]),
-    ):
-        grid = ["--vary", f"model.lr={size.rates}", *vary, "--sampler", "grid", "--extend", "model.lr"]
-        named = ["--name", f"{size.experiment}-{name}", "--experiment", size.experiment, "--jobs", str(jobs)]
-        command = ["sweep", "--config", "lm/gru", *grid, *named, "--", *same, *more]
-        seqlab(*command)
-    wanted = [
-        another_seed(
-            run, f"{model}-s{seed}".replace(":", "-").replace(" ", "-"), seed, ("seed_everything", "data.seed")
-        )
-        for model, run in best(size)
-        for seed in range(1, size.seeds)
-    ]
+    name = re.sub("[: ]", "-", model)
+    grid = ["--vary", f"model.lr={size.rates}", "--sampler", "grid", "--extend", "model.lr", "--jobs", str(jobs)]
+    named = ["--name", f"{size.experiment}-{name}", "--experiment", size.experiment]
+    seqlab("sweep", "--config", "lm/gru", *grid, *named, "--", *same, *FIT)
+    run = best(size, model)
+    assert run is not None
+    seeds = range(1, size.seeds)
+    wanted = [another_seed(run, f"{name}-s{seed}", seed, ("seed_everything", "data.seed")) for seed in seeds]
     fit_all(wanted, size.experiment, jobs)
 
 
-def best(size: Size) -> Iterator[tuple[str, TrackedRun]]:
-    """Best run of each model with the first seed."""
+def best(size: Size, model: str) -> TrackedRun | None:
+    """Best run of a model with the first seed."""
+    names = re.findall(r"[A-Z]\w+", MODELS[model])
     runs = [run for run in finished(Store(), size.experiment) if run.params["seed_everything"] == "0"]
-    for model, mixer in MODELS.items():
-        if tried := [run for run in runs if mixers_of(run) == re.findall(r"[A-Z]\w+", mixer)]:
-            yield model, min(tried, key=lambda run: score(run, "val/loss"))
+    return min((run for run in runs if mixers_of(run) == names), key=lambda run: score(run, "val/loss"), default=None)
 
 
 def mixers_of(run: TrackedRun) -> list[str]:
@@ -122,22 +115,22 @@ def mixers_of(run: TrackedRun) -> list[str]:
     return [path.rpartition(".")[2] for path in paths]
 
 
-def curves(size: Size) -> dict[str, Any]:
-    """Stored form of the models of a size that have all rates and seeds."""
-    found, every = {}, finished(Store(), size.experiment)
-    for model, run in best(size):
-        runs = [one for one in every if config_of(one) == config_of(run)]
-        tried = [one for one in every if config_of(one, LR) == config_of(run, LR)]
-        if len(runs) >= size.seeds:
-            found[model] = {
-                "rates": {f"{float(one.params[LR]):g}": score(one, "val/loss") for one in tried if one not in runs}
-                | {f"{float(run.params[LR]):g}": score(run, "val/loss")},
-                "lr": float(run.params[LR]),
-                **{name: run.metrics[name] for name in ("num_params", "num_flops", "state_size")},
-                "tokens_per_s": max(one.metrics["perf/tokens_per_s"] for one in runs),
-                "losses": [[round(loss, 5) for _, loss in one.history("val/loss")] for one in runs],
-            }
-    return found
+def curve(size: Size, model: str) -> dict[str, Any] | None:
+    """Stored form of a model that has all rates and seeds."""
+    if (run := best(size, model)) is None:
+        return None
+    every = finished(Store(), size.experiment)
+    runs = [one for one in every if config_of(one) == config_of(run)]
+    tried = [one for one in every if config_of(one, LR) == config_of(run, LR) and one not in runs]
+    if len(runs) < size.seeds:
+        return None
+    return {
+        "rates": {f"{float(one.params[LR]):g}": score(one, "val/loss") for one in [*tried, run]},
+        "lr": float(run.params[LR]),
+        **{name: run.metrics[name] for name in ("num_params", "num_flops", "state_size")},
+        "tokens_per_s": max(one.metrics["perf/tokens_per_s"] for one in runs),
+        "losses": [[round(loss, 5) for _, loss in one.history("val/loss")] for one in runs],
+    }
 
 
 def tokens_of(losses: Losses) -> NDArray[np.float64]:
@@ -245,10 +238,13 @@ def make(args: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
     for size in SIZES if options.wikitext else ():
-        if options.only in (None, size.name):
-            fit(size, options.wikitext, options.jobs)
-            stored[size.name] = stored.get(size.name, {}) | curves(size)
-            STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+        for model in MODELS if options.only in (None, size.name) else ():
+            if model in (models := stored.setdefault(size.name, {})):
+                continue
+            fit(size, model, options.wikitext, options.jobs)
+            if found := curve(size, model):
+                models[model] = found
+                STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     write(stored)
 
 
