@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import yaml
-
 FOLDER = "/work"
 """Mount path of the volume. The fit runs there, so the volume holds the text and the tracking store."""
 
@@ -24,6 +22,8 @@ def train_job(name: str | None, fit: Sequence[str], nodes: int, gpus: int, image
     Raises:
         ValueError: the name, image or claim is missing, or the name has no letter or digit that Kubernetes accepts.
     """
+    import yaml
+
     for option, value in {"--run_name": name, "--image": image, "--claim": claim}.items():
         if not value:
             raise ValueError(f"--format trainjob needs {option}")
