@@ -193,10 +193,10 @@ def drawing(stored: dict[str, Any], *, dark: bool = False) -> alt.VConcatChart:
     panels = []
     for name in stored:
         base = alt.Chart(alt.InlineData(values=rows)).transform_filter(f"datum.size == '{name}'")
-        loss = alt.Y("loss:Q", title=f"loss, {name} parameters", scale=alt.Scale(zero=False, type="log"))
+        loss = alt.Y("loss:Q", title=f"loss, {name} parameters", scale=alt.Scale(zero=False, type="log", nice=False))
         across = []
         for along in ("tokens", "FLOPs", "seconds"):
-            x = alt.X(f"{along}:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", tickCount=4))
+            x = alt.X(f"{along}:Q", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=4))
             lines = base.mark_line().encode(x=x, y=loss, color=colour)
             bands = base.mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=""), y2="high:Q", color=colour)
             across.append((bands + lines).properties(width=230, height=230))
@@ -204,7 +204,9 @@ def drawing(stored: dict[str, Any], *, dark: bool = False) -> alt.VConcatChart:
     ground, ink, grid = ("#0d1117", "#d0d7de", "#30363d") if dark else ("white", "#24292f", "#dddddd")
     inked = {"labelColor": ink, "titleColor": ink}
     chart = alt.vconcat(*panels).configure(background=ground, font="sans-serif").configure_view(stroke=grid)
-    return chart.configure_axis(**inked, gridColor=grid, domainColor=grid).configure_legend(**inked, orient="bottom")
+    return chart.configure_axis(**inked, gridColor=grid, domainColor=grid).configure_legend(
+        **inked, orient="bottom", symbolOpacity=1
+    )
 
 
 def write(stored: dict[str, Any]) -> None:
