@@ -211,8 +211,9 @@ def drawing(stored: dict[str, Any], *, dark: bool = False) -> alt.VConcatChart:
 
 def write(stored: dict[str, Any]) -> None:
     """Puts the tables between the marks in the page, and writes the figure beside the page."""
-    figure = picture(f"{PAGE.stem}/", SEEN)
-    lines = ["<!-- crossing -->", figure]
+    at = f"{PAGE.stem}/crossing"
+    dark = f'<source media="(prefers-color-scheme: dark)" srcset="{at}-dark.svg">'
+    lines = ["<!-- crossing -->", "<picture>", dark, f'<img src="{at}.svg" alt="{SEEN}">', "</picture>"]
     for name, models in stored.items():
         lines += ["", f"**{name} parameters**", "", *table(models), "", *overtakings(models)]
     lines.append("<!-- end of crossing -->")
@@ -223,12 +224,6 @@ def write(stored: dict[str, Any]) -> None:
     )
     drawing(stored).save(STORED.with_suffix(".svg"))
     drawing(stored, dark=True).save(STORED.with_name("crossing-dark.svg"))
-
-
-def picture(folder: str, seen: str) -> str:
-    """The figure in Markdown, light or dark as the reader has it."""
-    dark = f'<source media="(prefers-color-scheme: dark)" srcset="{folder}crossing-dark.svg">'
-    return f'<picture>\n{dark}\n<img src="{folder}crossing.svg" alt="{seen}">\n</picture>'
 
 
 def make(args: Sequence[str] | None = None) -> None:

@@ -64,6 +64,11 @@ def test_bad_input_is_a_value_error(options: dict[str, Any], said: str) -> None:
         seqlab.fit("lm/gru", **OPTIONS | options)
 
 
+def test_a_fit_without_a_run() -> None:
+    with pytest.raises(RuntimeError, match="no run to return"):
+        seqlab.fit("lm/gru", **OPTIONS | {"trainer": {"fast_dev_run": True}})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/verbs.md"])
 def test_the_examples_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:

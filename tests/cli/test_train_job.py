@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -118,6 +119,13 @@ def test_no_text_of_the_user_is_read_as_yaml() -> None:
     job = yaml.safe_load(train_job(text, [text], 1, 1, text, text))
     assert job["spec"]["trainer"]["image"] == text and job["spec"]["trainer"]["args"][-1] == text
     assert job["metadata"]["name"] == "a-b-c-d"
+
+
+@pytest.mark.parametrize("name", ["2026-11-29", "-a-", "x" * 80, f"{'x' * 49}-y", "9" * 80, "Ärger 1"])
+def test_every_name_is_one_of_kubernetes(name: str) -> None:
+    """The rule of TrainJob's own validation, and room for what is added to the names of its pods."""
+    label = yaml.safe_load(train_job(name, [], 1, 1, "seqlab:1", "books"))["metadata"]["name"]
+    assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", label) and len(label) <= 54
 
 
 def test_go_hands_it_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

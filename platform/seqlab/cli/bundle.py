@@ -82,8 +82,6 @@ def export(options: argparse.Namespace) -> int:
         try:
             with phases_shown("reading the run"):
                 loaded = load_run(options.target, trust=options.trust)
-                if options.precision in ("int8", "int4"):
-                    settings["measure"] = partial(_validation_loss, loaded)
                 report = export_run(loaded, options.precision, bundle, **settings)
         except ParityError as error:
             Console().print(error.report.table())
@@ -122,9 +120,11 @@ def check_page_of(run: str, precision: str) -> None:
 
 
 def export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) -> Report:
-    """Exports a run as a bundle; see `export_bundle`."""
+    """Exports a run as a bundle, with the cost of a quantised one; see `export_bundle`."""
     from seqlab_export.bundle import export_bundle
 
+    if precision in ("int8", "int4"):
+        options["measure"] = partial(_validation_loss, loaded)
     return export_bundle(
         loaded.model,
         loaded.tokenizer,

@@ -21,7 +21,8 @@ def fit(config: str | Path, **options: Any) -> TrackedRun:
 
     Raises:
         ValueError: an option is unknown or has an invalid value, or the data cannot be read.
-        RuntimeError: the fit failed or was stopped. The message has the exit code of the command.
+        RuntimeError: the fit failed or was stopped, and the message has the exit code of the command; or it was tracked
+            by no run, as with `fast_dev_run`.
     """
     from seqlab.cli.fit import ran
     from seqlab.config.configs import resolve_names
@@ -46,6 +47,8 @@ def fit(config: str | Path, **options: Any) -> TrackedRun:
         raise ValueError(sentence(error)) from error
     if code:
         raise RuntimeError(f"the fit ended with exit code {code}")
+    if not ids:
+        raise RuntimeError("the fit is done, but it had no logger, and so has no run to return")
     if ids[0] is None:  # a further process of the fit, which has run the script up to here: the first one goes on alone
         raise SystemExit(0)
     return find_run(ids[0])

@@ -28,6 +28,8 @@ def train_job(name: str | None, fit: Sequence[str], nodes: int, gpus: int, image
         if not value:
             raise ValueError(f"--format trainjob needs {option}")
     label = re.sub("[^a-z0-9]+", "-", str(name).lower()).strip("-")[:50].strip("-")
+    if label[:1].isdigit():  # a name in Kubernetes' services begins with a letter
+        label = f"fit-{label}"
     if not label:
         raise ValueError(f"the run's name {name!r} has no letter or digit that the name of a TrainJob may have")
     pod = {
