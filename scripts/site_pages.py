@@ -7,6 +7,7 @@ under `reference/`. The pages of `make gallery`, if there are any, are in `live/
 from __future__ import annotations
 
 import argparse
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -120,9 +121,23 @@ def code(path: Path) -> str:
     shown = sorted((ROOT / path).iterdir()) if (ROOT / path).is_dir() else [ROOT / path]
     blocks = [f"# {path}"]
     for file in filter(Path.is_file, shown):
+        if file.suffix == ".ipynb":
+            blocks += [f"## {file.name}", *_cells(file)]
+            continue
         language = {".py": "python", ".cc": "cpp", ".txt": "cmake"}[file.suffix]
         blocks.append(f"## {file.name}\n\n~~~~{language}\n{file.read_text(encoding='utf-8')}~~~~")
     return "\n\n".join(blocks) + "\n"
+
+
+def _cells(notebook: Path) -> Iterator[str]:
+    """Texts and code of a notebook, with its headings below the page's."""
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        yield (
+            f"~~~~python\n{text}\n~~~~"
+            if cell["cell_type"] == "code"
+            else re.sub("^#", "###", text, flags=re.MULTILINE)
+        )
 
 
 def commands() -> str:

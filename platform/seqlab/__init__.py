@@ -1,6 +1,6 @@
 """seqlab: compare sequence models, track every run, ship the winner as a proven ONNX bundle.
 
-    fit, export, verify     the verbs of these names, as functions
+    fit, sweep, export, verify, page     the verbs of these names, as functions
     compare                 runs side by side, sorted by a metric; its `frame()` is a DataFrame
     load_run, LoadedRun     a run's model, tokenizer and data module, from the run alone
     open_text_model         a run as a `TextModel`: write, translate, classify, probabilities
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqlab import attention, models, nn, positions, recurrence
-    from seqlab.cli.functions import export, fit, verify
+    from seqlab.cli.functions import export, fit, page, sweep, verify
     from seqlab.comparison.comparison import compare
     from seqlab.decoding import generate
     from seqlab.decoding.text_model import TextModel
@@ -42,8 +42,10 @@ __all__ = [
     "models",
     "nn",
     "open_text_model",
+    "page",
     "positions",
     "recurrence",
+    "sweep",
     "verify",
 ]
 _PLACES = {
@@ -59,6 +61,8 @@ _PLACES = {
     "generate": "seqlab.decoding",
     "load_run": "seqlab.trained.load",
     "open_text_model": "seqlab.trained.run_text_model",
+    "page": "seqlab.cli.functions",
+    "sweep": "seqlab.cli.functions",
     "verify": "seqlab.cli.functions",
 }
 

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 
 import seqlab
 from cli.conftest import TINY, same_weights, write_text
-from repository.source_tree import python_blocks
+from repository.source_tree import ROOT, python_blocks
 from seqlab.cli import functions, main
 
 OPTIONS: dict[str, Any] = {
@@ -37,6 +39,32 @@ def test_a_function_fits_as_the_command_does() -> None:
     found = seqlab.compare(experiment="tiny").frame()
     assert {*found["run"]} == {"ours", "theirs"} and found["val/loss"][0] == run.metrics["val/loss"]
     assert found["interval"].isna().all() and [*found["rank_low"]] == [1, 2]
+
+
+def test_a_sweep_is_the_commands() -> None:
+    fit = {name: OPTIONS[name] for name in ("data", "model", "trainer")}
+    rates = {"model.lr": [1e-3, 1e-2]}
+    run = seqlab.sweep("lm/gru", rates, fit=fit, sampler="grid", name="ours")
+    command = ["sweep", "--config", "lm/gru", "--vary", "model.lr=0.001,0.01", "--sampler", "grid"]
+    assert main([*command, "--name", "theirs", "--", *(flag for flag in TINY if flag != "--experiment=tiny")]) == 0
+    ours, theirs = (seqlab.compare([name]) for name in (run.id, "theirs"))
+    assert [row.value for row in ours.rows] == [row.value for row in theirs.rows] and len(ours.rows) == 2
+    assert run.metrics["val/loss"] == ours.rows[0].value
+    assert "learning curves" not in repr(ours) and "ours-" in repr(ours) and "<svg" in ours._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"trails": 3}, "trails is not a key of a sweep"),
+        ({"seeds": "3"}, "seeds is '3'; accepted: int"),
+        ({"sampler": "tpe"}, "needs --trials"),
+        ({"sampler": "grid", "fit": {"trainer": {"max_stepz": 3}}}, "max_stepz is not an option"),
+    ],
+)
+def test_a_sweep_refuses_wrong_options(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        seqlab.sweep("lm/gru", {"model.lr": [1e-3, 1e-2]}, **options)
 
 
 def test_classes_and_lists_are_values() -> None:
@@ -80,6 +108,24 @@ def test_the_examples_run(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*found["run"]} == {"GRU", "LSTM"} and np.isfinite(found["val/loss"]).all()
     [bundle] = Path("bundles").iterdir()
     assert seqlab.verify(bundle).ok
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightnings_trainer_fits_without_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    [block] = [block for block in python_blocks("docs/experiments.md") if "L.Trainer" in block]
+    scope: dict[str, Any] = {}
+    exec(block.replace("max_steps=200", "max_steps=60").replace("seq_len=64", "path='text.txt', seq_len=16"), scope)
+    assert scope["trainer"].global_step == 60 and "val/loss" in scope["trainer"].callback_metrics
+    assert [*Path("logs").rglob("metrics.csv")] and not Path("mlruns").exists()
+
+
+def test_the_notebook_of_the_whole_story_runs(tmp_path: Path) -> None:
+    story = (ROOT / "examples/python/story.ipynb").read_text(encoding="utf-8")
+    short = r"\"max_steps\": 60, \"val_check_interval\": 20"
+    assert story.count(short) == 1
+    read = nbformat.reads(story.replace(short, r"\"max_steps\": 4, \"val_check_interval\": 2"), as_version=4)
+    NotebookClient(read, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert "gru" in str(read.cells[5].outputs) and (tmp_path / "story.html").stat().st_size > 1_000_000
 
 
 SCRIPT = """

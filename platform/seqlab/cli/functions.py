@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ def fit(config: str | Path, **options: Any) -> TrackedRun:
     """
     from seqlab.cli.fit import ran
     from seqlab.config.configs import resolve_names
-    from seqlab.config.errors import sentence
     from seqlab.tracking.logger import RunLogger
     from seqlab.tracking.runs import find_run
 
@@ -41,10 +41,8 @@ def fit(config: str | Path, **options: Any) -> TrackedRun:
         loggers = SeqlabCLI("fit", args).trainer.loggers
         ids.extend(logger.run_id for logger in loggers if isinstance(logger, RunLogger))
 
-    try:
+    with _one_sentence():
         code = ran("fit", run)
-    except (ValueError, OSError) as error:
-        raise ValueError(sentence(error)) from error
     if code:
         raise RuntimeError(f"the fit ended with exit code {code}")
     if not ids:
@@ -52,6 +50,40 @@ def fit(config: str | Path, **options: Any) -> TrackedRun:
     if ids[0] is None:  # a further process of the fit, which has run the script up to here: the first one goes on alone
         raise SystemExit(0)
     return find_run(ids[0])
+
+
+def sweep(
+    config: str | Path, vary: Mapping[str, Any], *, fit: Mapping[str, Any] | None = None, **options: Any
+) -> TrackedRun:
+    """Fits a config many times, as `seqlab sweep --config CONFIG` does, and returns the sweep's run.
+
+    `compare([run.id])` has its fits.
+
+    Args:
+        config: as in `fit`.
+        vary: values of each varied option: a list, or a range as in `"1e-4..1e-2:log"`.
+        fit: options of every fit, as in `fit`.
+        options: options of the sweep by the keys of `seqlab.sweeps.plan.TYPES`, as in a sweep file.
+
+    Raises:
+        ValueError: an option is unknown or has an invalid value.
+        RuntimeError: every trial failed.
+    """
+    from seqlab.cli.sweep import carry_out
+    from seqlab.sweeps.plan import check_types, make_plan
+    from seqlab.tracking.job import run_of_job
+    from seqlab.tracking.store import Store
+
+    given = {"config": str(config), "vary": dict(vary), **options}
+    check_types(given, "sweep")
+    with _one_sentence():
+        plan = make_plan(given, [f"--{name}={value}" for name, value in _given(fit or {})])
+        code = carry_out(plan, given)
+    if code:
+        raise RuntimeError(f"the sweep ended with exit code {code}")
+    run = run_of_job(plan.name, plan.experiment, "", Store())
+    assert run is not None
+    return run
 
 
 def export(run: str | TrackedRun, out: str | Path, *, precision: str = "fp32", target: str = "portable") -> Path:
@@ -81,6 +113,28 @@ def verify(bundle: str | Path) -> Report:
     from seqlab_export import verify_bundle
 
     return verify_bundle(bundle)
+
+
+def page(*bundles: str | Path, out: str | Path) -> Path:
+    """Writes an HTML file in which a browser runs the bundles, and returns its path.
+
+    Raises:
+        ValueError: a bundle is broken or too large for a browser, or the file exists.
+    """
+    from seqlab.cli.page import write
+
+    return write([str(bundle) for bundle in bundles], str(out))
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Reports bad input as the command does, as a ValueError."""
+    from seqlab.config.errors import sentence
+
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise ValueError(sentence(error)) from error
 
 
 def _given(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from seqlab.cli.bundle import check_page_of, export_run
@@ -21,14 +22,24 @@ OUT = argument("--out", required=True, metavar="FILE", help="HTML file to write 
     TRUST,
 )
 def page(options: argparse.Namespace) -> int:
+    out = write(options.bundles, options.out, trust=options.trust)
+    print(f"Page {out} · next: open it in a browser")
+    return 0
+
+
+def write(bundles: Sequence[str], place: str, trust: Sequence[str] = ()) -> Path:
+    """Writes the page of some bundles, and returns its path.
+
+    Raises:
+        ValueError: a bundle is broken or too large for a browser, or the file exists.
+    """
     from seqlab_export.page.html import check_new_page, write_page
     from seqlab_export.page.largest import check_sizes
 
-    check_new_page(out := file_to_write(options.out))
-    check_sizes(bundles := [Path(bundle) for bundle in options.bundles])
-    write_page([shown(bundle, trust=options.trust) for bundle in bundles], out)
-    print(f"Page {out} · next: open it in a browser")
-    return 0
+    check_new_page(out := file_to_write(place))
+    check_sizes(folders := [Path(bundle) for bundle in bundles])
+    write_page([shown(folder, trust=trust) for folder in folders], out)
+    return out
 
 
 @verb(

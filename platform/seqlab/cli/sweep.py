@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,11 +57,7 @@ JOINING = 60.0
     argument("--worker", action="store_true", help="join a sweep that the same command started without this flag"),
 )
 def sweep(options: argparse.Namespace) -> int:
-    from seqlab.files.plain_tables import SQLITE
     from seqlab.sweeps.plan import TYPES, make_plan, read_file
-    from seqlab.sweeps.queue import Queue, told
-    from seqlab.tracking.runs import find_run
-    from seqlab.tracking.store import Store
 
     given: dict[str, Any] = {} if options.file is None else read_file(Path(options.file))
     given |= {key: value for key in TYPES if (value := getattr(options, key, None)) is not None}
@@ -68,12 +65,29 @@ def sweep(options: argparse.Namespace) -> int:
         given["vary"] = _varied(given["vary"])
     if options.objective:
         given["objective"] = ",".join(options.objective)
-    plan, store = make_plan(given, options.overrides), Store()
+    return carry_out(make_plan(given, options.overrides), given, worker=options.worker)
+
+
+def carry_out(plan: Plan, given: Mapping[str, Any], *, worker: bool = False) -> int:
+    """Runs a sweep, or works on one that is running, and returns the exit code.
+
+    Args:
+        given: options of the sweep by the keys of `TYPES`.
+
+    Raises:
+        ValueError: a fit's option is invalid, or the sweep cannot be begun or continued.
+    """
+    from seqlab.files.plain_tables import SQLITE
+    from seqlab.sweeps.queue import Queue, told
+    from seqlab.tracking.runs import find_run
+    from seqlab.tracking.store import Store
+
+    store = Store()
     places = _places(given.get("jobs", 1), given.get("devices_per_trial"))
     _check_fits(plan)
     url = given.get("storage", f"{SQLITE}{store.root / 'sweeps.db'}")
     _check_storage(url, store, is_given="storage" in given)
-    if options.worker:
+    if worker:
         queue = Queue(plan, url, join=JOINING)
         parent = find_run(queue.study.user_attrs["parent"], store)
         with told(url):

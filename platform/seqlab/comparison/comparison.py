@@ -30,7 +30,7 @@ OF_TOKENS = ("loss", "perplexity")
 STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLED": "yellow"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Runs of one task on one dataset, best first.
 
@@ -193,9 +193,14 @@ class Comparison:
             for row, (low, high) in zip(self.rows, self.ranks, strict=True)
         )
 
+    def __repr__(self) -> str:
+        return str(self.frame().to_string(index=False))
+
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return str(self.frame().to_html(index=False))
+        """Table and learning curves in a notebook."""
+        from seqlab.comparison.report import in_notebook
+
+        return in_notebook(self)
 
     def table(self) -> Table:
         """Table of the comparison for a terminal."""

@@ -90,5 +90,6 @@ def mark(index: int) -> str:
     polygons: Any = style.get_path().transformed(style.get_transform()).to_polygons()
     corners = " ".join(f"{x:.2f},{-y:.2f}" for x, y in polygons[0])
     return (
-        f'<svg class="mark" viewBox="-.8 -.8 1.6 1.6"><polygon points="{corners}" fill="{look(index)["color"]}"/></svg>'
+        '<svg class="mark" width=".8em" height=".8em" viewBox="-.8 -.8 1.6 1.6">'
+        f'<polygon points="{corners}" fill="{look(index)["color"]}"/></svg>'
     )

@@ -111,6 +111,13 @@ def page(comparison: Comparison) -> str:
     return html_page(title, body, f":root {{ --rows: {len(comparison.rows)}; }}{STYLE}", "compare")
 
 
+def in_notebook(comparison: Comparison) -> str:
+    """HTML of the table and of the learning curves, which a notebook shows in a page of its own style."""
+    svg = learning_curves(comparison)
+    figure = "" if svg is None else f'{_key(comparison)}<div style="max-width: 32em">{_figure(svg)}</div>'
+    return f"{comparison.frame().to_html(index=False)}{figure}"
+
+
 def _comparison_table(comparison: Comparison) -> str:
     classes = ["" if title in TEXT_COLUMNS else "number" for title in comparison.header]
     lines, letters = [], comparison.letters

@@ -179,13 +179,18 @@ def read_file(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} is not a sweep file; accepted keys: {', '.join(TYPES)}")
     found = {key.replace("-", "_"): value for key, value in found.items()}
-    for key, value in found.items():
+    check_types(found, str(path))
+    return found
+
+
+def check_types(given: Mapping[str, Any], where: str) -> None:
+    """Raises ValueError if a key is not one of `TYPES`, or has a value of another type."""
+    for key, value in given.items():
         if key not in TYPES:
-            raise ValueError(f"{path}: {key} is not a key of a sweep; accepted: {', '.join(TYPES)}")
+            raise ValueError(f"{where}: {key} is not a key of a sweep; accepted: {', '.join(TYPES)}")
         if not isinstance(value, TYPES[key]) or (isinstance(value, bool) and bool not in TYPES[key]):
             accepted = " or ".join(kind.__name__ for kind in TYPES[key])
-            raise ValueError(f"{path}: {key} is {value!r}; accepted: {accepted}")
-    return found
+            raise ValueError(f"{where}: {key} is {value!r}; accepted: {accepted}")
 
 
 def _sha256(content: bytes) -> str:
