@@ -23,8 +23,7 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
     """
     from rich.console import Console
 
-    from seqlab.comparison.comparison import kind_of
-    from seqlab.comparison.fair import tokenizer_of
+    from seqlab.comparison.fair import kind_of, tokenizer_of
     from seqlab.comparison.paired import compare_pairs, table_of
     from seqlab.comparison.seeds import runs_named
     from seqlab.tracking.runs import search

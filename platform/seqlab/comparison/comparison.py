@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab.comparison.fair import OF_BYTES, task_of, tokenizer_of, unfair
+from seqlab.comparison.fair import OF_BYTES, kind_of, tokenizer_of, unfair
 from seqlab.comparison.rows import BITS, NATS_PER_FRAME, Row, beside, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import Estimate, better, letters, ranks
 from seqlab.tracking.readable import BrokenRun, experiment_names
 from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, search_all
 from seqlab.tracking.store import Store
-from seqlab.tracking.writes import DATASET_TAG, SCORED_TAG
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,7 +197,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Table and learning curves in a notebook."""
-        from seqlab.comparison.report import in_notebook
+        from seqlab.comparison.curves import in_notebook
 
         return in_notebook(self)
 
@@ -303,11 +302,6 @@ def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
     """Sort key: comparisons with the most runs that have the metric first, then by best value."""
     values = [row.value for row in comparison.rows for _ in row.runs if row.value is not None]
     return -len(values), sign * values[0] if values else 0
-
-
-def kind_of(run: TrackedRun) -> tuple[str, str]:
-    """Task by which a run is scored, and its data with digest."""
-    return run.tags.get(SCORED_TAG, task_of(run)), run.tags.get(DATASET_TAG, "")
 
 
 def _fixed(value: float | None) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqlab.comparison.comparison import Comparison
-from seqlab.comparison.drawing import drawn, line, look
+from seqlab.comparison.drawing import drawn, line, look, mark
 from seqlab.comparison.rows import short
 from seqlab.tracking.runs import TrackedRun
+
+if TYPE_CHECKING:
+    from seqlab.comparison.comparison import Comparison
 
 MOST_MARKED, MOST_POINTS = 15, 1000
 
@@ -38,6 +41,19 @@ def learning_curves(comparison: Comparison, metric: str | None = None) -> str | 
         axes.set_ylabel(metric)
         axes.xaxis.set_major_formatter(lambda value, _: short(value))
     return drawing.svg
+
+
+def key(comparison: Comparison) -> str:
+    """HTML of the rows' markers and names."""
+    names = "".join(f"<span>{mark(index)}{escape(row.name)}</span> " for index, row in enumerate(comparison.rows))
+    return f'<p class="key">{names}</p>'
+
+
+def in_notebook(comparison: Comparison) -> str:
+    """HTML of the table and of the learning curves, which a notebook shows in a page of its own style."""
+    svg = learning_curves(comparison)
+    figure = "" if svg is None else f'{key(comparison)}<div style="max-width: 32em">{svg}</div>'
+    return f"{comparison.frame().to_html(index=False)}{figure}"
 
 
 def _band(curves: list[tuple[Any, Any]]) -> tuple[Any, Any, Any, Any]:

@@ -10,7 +10,7 @@ from seqlab.comparison.rows import Row, short
 from seqlab.comparison.seeds import LR, Config, config_of, seed_of
 from seqlab.tracking.params import CLASS, read_by
 from seqlab.tracking.runs import TrackedRun
-from seqlab.tracking.writes import DATASET_TAG, EVALUATED_TAG
+from seqlab.tracking.writes import DATASET_TAG, EVALUATED_TAG, SCORED_TAG
 
 OF_BYTES = "bits_per_byte"
 TOKENIZER = re.compile(r"data\..*tokenizer")
@@ -57,6 +57,11 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
 def task_of(run: TrackedRun) -> str:
     """Class name of a run's task; empty if its config does not name one."""
     return run.params.get("model.class_path", "").rpartition(".")[2]
+
+
+def kind_of(run: TrackedRun) -> tuple[str, str]:
+    """Task by which a run is scored, and its data with digest."""
+    return run.tags.get(SCORED_TAG, task_of(run)), run.tags.get(DATASET_TAG, "")
 
 
 def tokenizer_of(run: TrackedRun) -> str:

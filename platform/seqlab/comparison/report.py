@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison
 from seqlab.comparison.costs import quality_against_costs
-from seqlab.comparison.curves import learning_curves
+from seqlab.comparison.curves import key, learning_curves
 from seqlab.comparison.differences import differences
 from seqlab.comparison.drawing import mark
 from seqlab.comparison.lengths import by_length, length_curves, length_surfaces
@@ -97,7 +97,7 @@ def page(comparison: Comparison) -> str:
 <p class="note">{escape(_notes(comparison))}</p>
 {_apart(comparison)}
 <h2>Learning curves</h2>
-{_key(comparison)}
+{key(comparison)}
 <div class="figures">{"".join(figures)}</div>
 {_costs(comparison)}
 {_lengths(comparison)}
@@ -109,13 +109,6 @@ def page(comparison: Comparison) -> str:
 <h2>Where the runs come from</h2>
 <div class="wide origins">{_origins(comparison)}</div>"""
     return html_page(title, body, f":root {{ --rows: {len(comparison.rows)}; }}{STYLE}", "compare")
-
-
-def in_notebook(comparison: Comparison) -> str:
-    """HTML of the table and of the learning curves, which a notebook shows in a page of its own style."""
-    svg = learning_curves(comparison)
-    figure = "" if svg is None else f'{_key(comparison)}<div style="max-width: 32em">{_figure(svg)}</div>'
-    return f"{comparison.frame().to_html(index=False)}{figure}"
 
 
 def _comparison_table(comparison: Comparison) -> str:
@@ -147,14 +140,9 @@ def _costs(comparison: Comparison) -> str:
         return ""
     note = COSTS + (INTERVALS if comparison.has_intervals else "")
     return (
-        f'<h2>Quality against cost</h2>\n{_key(comparison)}\n<p class="note">{escape(note)}</p>\n'
+        f'<h2>Quality against cost</h2>\n{key(comparison)}\n<p class="note">{escape(note)}</p>\n'
         f'<div class="figures panels">{"".join(map(_figure, figures))}</div>'
     )
-
-
-def _key(comparison: Comparison) -> str:
-    names = "".join(f"<span>{mark(index)}{escape(row.name)}</span> " for index, row in enumerate(comparison.rows))
-    return f'<p class="key">{names}</p>'
 
 
 def _lengths(comparison: Comparison) -> str:
@@ -166,7 +154,7 @@ def _lengths(comparison: Comparison) -> str:
             figures.append(_figure(svg, f"{one.metric} of {name}.{SURFACE}"))
     if not figures:
         return ""
-    return f'<h2>By position and length</h2>\n{_key(comparison)}\n<div class="figures">{"".join(figures)}</div>'
+    return f'<h2>By position and length</h2>\n{key(comparison)}\n<div class="figures">{"".join(figures)}</div>'
 
 
 def _settings(comparison: Comparison) -> str:
