@@ -19,17 +19,11 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard import finished, seqlab
+from leaderboard import fitted, rate
 from learning_curves import Losses, overtaking, power_law
 from seqlab.comparison.rows import short
-from seqlab.comparison.seeds import LR, config_of
 from seqlab.comparison.statistics import mean
 from seqlab.study.charts import COLOURS
-from seqlab.sweeps.another_seed import another_seed
-from seqlab.sweeps.fits import score
-from seqlab.sweeps.several import fit_all
-from seqlab.tracking.runs import TrackedRun
-from seqlab.tracking.store import Store
 
 PAGE = Path(__file__).parent.parent / "docs/leaderboard.md"
 STORED = PAGE.with_suffix("") / "crossing.json"
@@ -82,55 +76,18 @@ SIZES = (
 )
 
 
-def fit(size: Size, model: str, folder: Path, jobs: int) -> None:
-    """Tries a model with each learning rate, and fits the missing seeds at the best one."""
-    same = ["--match", "params", "--to", str(size.params), "--match_by", "ffn.d_ff"]
-    same += ["--model.model.d_model", str(size.d_model), "--model.model.num_layers", "4"]
-    same += [f"--model.model.mixer={MODELS[model]}"]
-    same += ["--model.model.positions", "RoPE"] if MODELS[model] == "Attention" else []
-    for split, file in zip(SPLITS, FILES, strict=True):
-        same += [f"--data.{split}", f"{folder / file}.txt"]
-    name = re.sub("[: ]", "-", model)
-    grid = ["--vary", f"model.lr={size.rates}", "--sampler", "grid", "--extend", "model.lr", "--jobs", str(jobs)]
-    named = ["--name", f"{size.experiment}-{name}", "--experiment", size.experiment]
-    seqlab("sweep", "--config", "lm/gru", *grid, *named, "--", *same, *FIT)
-    run = best(size, model)
-    assert run is not None
-    seeds = range(1, size.seeds)
-    wanted = [another_seed(run, f"{name}-s{seed}", seed, ("seed_everything", "data.seed")) for seed in seeds]
-    fit_all(wanted, size.experiment, jobs)
-
-
-def best(size: Size, model: str) -> TrackedRun | None:
-    """Best run of a model with the first seed."""
-    names = re.findall(r"[A-Z]\w+", MODELS[model])
-    runs = [run for run in finished(Store(), size.experiment) if run.params["seed_everything"] == "0"]
-    return min((run for run in runs if mixers_of(run) == names), key=lambda run: score(run, "val/loss"), default=None)
-
-
-def mixers_of(run: TrackedRun) -> list[str]:
-    """Names of the mixers of a run: one for all blocks, or one for each block of a cycle."""
-    mixer = "model.init_args.model.init_args.mixer"
-    paths = [run.params[name] for name in sorted(run.params) if re.fullmatch(rf"{mixer}(\.\d+)?\.class_path", name)]
-    return [path.rpartition(".")[2] for path in paths]
-
-
-def curve(size: Size, model: str) -> dict[str, Any] | None:
-    """Stored form of a model that has all rates and seeds."""
-    if (run := best(size, model)) is None:
-        return None
-    every = finished(Store(), size.experiment)
-    runs = [one for one in every if config_of(one) == config_of(run)]
-    tried = [one for one in every if config_of(one, LR) == config_of(run, LR) and one not in runs]
-    if len(runs) < size.seeds:
-        return None
-    return {
-        "rates": {f"{float(one.params[LR]):g}": score(one, "val/loss") for one in [*tried, run]},
-        "lr": float(run.params[LR]),
-        **{name: run.metrics[name] for name in ("num_params", "num_flops", "state_size")},
-        "tokens_per_s": max(one.metrics["perf/tokens_per_s"] for one in runs),
-        "losses": [[round(loss, 5) for _, loss in one.history("val/loss")] for one in runs],
-    }
+def curve(size: Size, model: str, folder: Path, jobs: int) -> dict[str, Any]:
+    """Stored form of a model: fits it with each learning rate, and with all seeds at the best one."""
+    args = ["--match", "params", "--to", str(size.params), "--match_by", "ffn.d_ff"]
+    args += [f"--model.model.d_model={size.d_model}", "--model.model.num_layers=4"]
+    args += [f"--model.model.mixer={MODELS[model]}"]
+    args += ["--model.model.positions=RoPE"] if MODELS[model] == "Attention" else []
+    args += [f"--data.{split}={folder / file}.txt" for split, file in zip(SPLITS, FILES, strict=True)]
+    name = f"{size.experiment}-{re.sub('[: ]', '-', model)}"
+    seeded = ("seed_everything", "data.seed")
+    found = fitted(name, size.experiment, size.seeds, seeded, size.rates, jobs, "lm/gru", *args, *FIT)
+    losses = [[round(loss, 5) for _, loss in run.history("val/loss")] for run in found.runs]
+    return found.numbers | {"losses": losses}
 
 
 def tokens_of(losses: Losses) -> NDArray[np.float64]:
@@ -147,12 +104,10 @@ def table(models: dict[str, Any]) -> list[str]:
         losses = np.array(found["losses"])
         law, last = power_law(tokens_of(losses), losses), mean(losses.T)
         at = [f"{last.value[place]:.4f} ± {last.half_width[place]:.4f}" for place in SHOWN]
-        rates = [float(rate) for rate in found["rates"]]
-        lr = f"{found['lr']:g}" + ("\\*" if found["lr"] in (min(rates), max(rates)) else "")
         numbers = [short(found[name]) for name in ("num_flops", "state_size", "tokens_per_s")]
         of_law = [f"{law.exponent[0]:.2f} ({law.exponent[1]:.2f}-{law.exponent[2]:.2f})"]
         of_law += [f"{law.predicted[0]:.4f} ({law.predicted[1]:.4f}-{law.predicted[2]:.4f})"]
-        lines.append(f"| {' | '.join([model, *at, lr, *numbers, *of_law])} |")
+        lines.append(f"| {' | '.join([model, *at, rate(found), *numbers, *of_law])} |")
     return lines
 
 
@@ -238,10 +193,8 @@ def make(args: Sequence[str] | None = None) -> None:
         for model in MODELS if options.only in (None, size.name) else ():
             if model in (models := stored.setdefault(size.name, {})):
                 continue
-            fit(size, model, options.wikitext, options.jobs)
-            if found := curve(size, model):
-                models[model] = found
-                STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+            models[model] = curve(size, model, options.wikitext, options.jobs)
+            STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     write(stored)
 
 

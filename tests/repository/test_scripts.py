@@ -13,11 +13,7 @@ import pytest
 
 from repository.source_tree import ROOT
 from seqlab.config.configs import config_names
-from seqlab.tracking.store import Store
 from seqlab_export.page.html import TEMPLATE
-from tracking.tiny import make_run
-
-MODEL = "model.init_args.model.init_args"
 
 
 def test_the_architecture_is_of_these_files(
@@ -34,10 +30,30 @@ def leaderboard() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "scripts/leaderboard.py"))
 
 
-def test_each_part_has_its_place_on_the_page(leaderboard: dict[str, Any]) -> None:
+def test_the_page_is_of_the_stored_numbers(leaderboard: dict[str, Any]) -> None:
     page = (ROOT / "docs/leaderboard.md").read_text(encoding="utf-8")
-    for track in leaderboard["tracks"](Path("input.txt")):
-        assert f"<!-- {track.name} -->\n" in page and f"<!-- end of {track.name} -->\n" in page
+    for track in leaderboard["TRACKS"]:
+        place = re.search(f"<!-- {track.name} -->\n(.*?)<!-- end of {track.name} -->\n", page, re.DOTALL)
+        assert place is not None
+        rows = json.loads(track.stored.read_text(encoding="utf-8")) if track.stored.exists() else {}
+        if rows.keys() == track.models.keys():
+            assert "\n".join(leaderboard["table"](track, rows)) in place[1]
+
+
+def test_rows_are_ranked_by_their_seeds(leaderboard: dict[str, Any]) -> None:
+    costs = {"num_flops": 2.4e6, "state_size": 256, "tokens_per_s": 1e4, "rates": {"0.004": 2.0, "0.008": 1.9}}
+    rows = {
+        "GRU": costs | {"lr": 0.008, "values": [1.90, 1.91, 1.92, 1.90, 1.91]},
+        "RNN": costs | {"lr": 0.004, "values": [1.80, 1.95, 1.91, 1.90, 1.93]},
+        "S4D": costs | {"lr": 0.006, "values": [1.70, 1.71, 1.70, 1.71, 1.72]},
+    }
+    shakespeare, recall, *_ = leaderboard["TRACKS"]
+    table = leaderboard["table"](shakespeare, rows)
+    assert [line.split(" | ")[:2] for line in table[2:]] == [["| 1", "S4D"], ["| 2-3", "RNN"], ["| 2-3", "GRU"]]
+    assert "1.8980 ± 0.0721 | 0.0581 | 1.8000 1.9000 1.9100 1.9300 1.9500 | 0.004\\* | 2.4M" in table[3]
+    assert "| 0.006 |" in table[2]
+    best_first = [name for name, _, _ in leaderboard["ordered"](recall, rows)]
+    assert best_first == ["GRU", "RNN", "S4D"], "more accuracy is better"
 
 
 def test_the_rates_of_each_width_are_those_of_the_figure() -> None:
@@ -49,25 +65,22 @@ def test_the_rates_of_each_width_are_those_of_the_figure() -> None:
 
 
 @pytest.mark.slow
-def test_of_each_model_the_rate_that_is_best_in_validation_is_taken(
-    leaderboard: dict[str, Any], tmp_path: Path
+def test_a_model_is_fitted_at_its_best_rate_with_every_seed(
+    leaderboard: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(tmp_path)
-    for mixer, rate, losses in (
-        *(("GRU", "0.004", (1.9, 1.8)), ("GRU", "0.008", (1.7, 2.5))),
-        *(("LSTM", "0.004", (1.6, 1.5)), ("LSTM", "0.008", (1.7, 1.6))),
-    ):
-        params = {
-            "seed_everything": "0",
-            "model.init_args.lr": rate,
-            f"{MODEL}.mixer.class_path": f"seqlab.recurrence.{mixer}",
-            f"{MODEL}.positions.class_path": "seqlab.positions.NoPositions",
-        }
-        points = {"val/loss": list(enumerate(losses)), "test/loss": [(2, losses[1])]}
-        make_run(store, f"{mixer}-{rate}", points, experiment="leaderboard-some", params=params)
-    track = leaderboard["Track"]("some", [], rates="0.004,0.008,0.016", store=store)
-    chosen = {leaderboard["label"](run): run.params["model.init_args.lr"] for run in leaderboard["best"](track)}
-    assert chosen == {"GRU": "0.008", "LSTM": "0.004"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path))
+    Path("text.txt").write_text("to be or not to be. " * 200)
+    short = ("--data.path=text.txt", "--trainer.max_steps=4", "--trainer.val_check_interval=2", "--data.seq_len=16")
+    small = leaderboard["TRACKS"][0]._replace(rates="1e-5,1e-3")
+    found = leaderboard["measured"](small, "RNN", 2, *short)
+    assert len(found["values"]) == 5 == len({*found["values"]}) and found["num_params"] == pytest.approx(
+        410_000, rel=0.02
+    )
+    assert {"1e-05", "0.001"} < {*found["rates"]}, "the grid went on, since the best rate was at its end"
+    assert min(found["rates"], key=found["rates"].__getitem__) == f"{found['lr']:g}"
+    again = leaderboard["finished"](small.experiment, r"leaderboard-shakespeare-RNN-s\d")
+    assert [run.name[-1] for run in again] == ["1", "2", "3", "4"]
 
 
 @pytest.mark.slow
