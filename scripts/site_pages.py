@@ -22,6 +22,7 @@ from seqlab.cli.fit import LIGHTNING
 from seqlab.config.configs import PACKAGED, config_names
 from seqlab.config.options import options
 from seqlab.config.short_help import TRAINER
+from site_catalogue import catalogue
 from site_drawing import drawing
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +48,7 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    made = {"reference/commands.md": commands(), "reference/configs.md": configs()}
+    made = {"reference/commands.md": commands(), "reference/configs.md": configs(), "reference/mixers.md": catalogue()}
     for module in re.findall(r"'reference/(seqlab[\w.]*)\.md'", str(config.nav)):
         made[f"reference/{module}.md"] = f"# {module}\n\n::: {module}\n"
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):

@@ -16,6 +16,7 @@ import pytest
 from repository.source_tree import ROOT
 from seqlab.cli import VERBS
 from seqlab.config.configs import BLOCK_MODULES, config_names
+from seqlab_export.reports.conformance import all_mixers
 
 pytest.importorskip("mkdocs", reason="the site needs the extra docs")
 pytestmark = pytest.mark.slow
@@ -62,7 +63,7 @@ def test_what_a_page_loads_lies_beside_it(site: Path) -> None:
     assert 'fetch("http' not in (site / "site/iframe-worker.js").read_text(encoding="utf-8")
 
 
-def test_every_public_class_verb_and_config_is_described(site: Path) -> None:
+def test_every_public_class_mixer_verb_and_config_is_described(site: Path) -> None:
     described = {name for page in (site / "reference").glob("*.html") for name in _ids(page)}
     modules = [importlib.import_module(name) for name in (*BLOCK_MODULES, *FACES)]
     public = {
@@ -72,6 +73,7 @@ def test_every_public_class_verb_and_config_is_described(site: Path) -> None:
         if getattr(getattr(module, name), "__doc__", None) and isinstance(getattr(module, name), type)
     }
     assert len(public) > 100 and not public - described
+    assert {name.partition(",")[0].lower() for name in all_mixers()} <= _ids(site / "reference/mixers.html")
     assert {f"seqlab-{verb.name}" for verb in VERBS} <= _ids(site / "reference/commands.html")
     assert {name.replace("/", "") for name in config_names()} <= _ids(site / "reference/configs.html")
 
