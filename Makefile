@@ -9,7 +9,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full
 	$(addprefix tests/runtime/test_,$(addsuffix .py,engine mutated_bundles refusals serve shown)) tests/data/test_deep_json.py \
 	tests/data/test_oddities.py tests/data/test_read_as_something_else.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all scale faults mutants processors lint benchmarks leaderboard crossing docs cpp cpp-test cpp-docs web gallery clean
+.PHONY: quickstart test test-ci test-all scale faults mutants processors lint benchmarks leaderboard crossing docs cpp cpp-test cpp-docs web gallery release clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -63,6 +63,9 @@ cpp-docs:
 web:
 	cd export/web && npm ci && npm run check && npm run build && \
 		node page/build.mjs ../seqlab_export/page/template.html
+
+release: .venv/installed
+	bash scripts/release.sh
 
 gallery: .venv/installed web
 	$(BIN)/python scripts/gallery.py

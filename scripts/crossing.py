@@ -195,7 +195,7 @@ def make(args: Sequence[str] | None = None) -> None:
                 continue
             models[model] = curve(size, model, options.wikitext, options.jobs)
             STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
-    write(stored)
+    write({name: models for name, models in stored.items() if models.keys() == MODELS.keys()})
 
 
 if __name__ == "__main__":

@@ -32,10 +32,15 @@ MODELS = {
     "gru": Shown("lm/gru", "A GRU on the English text of CPython's documentation, a character at a time", "state"),
     "attention": Shown("lm/attention-rope", "Attention with rotary positions on the same text", "attention,state"),
     "mamba": Shown("lm/mamba", "Mamba on the same text", "state"),
+    "lstm": Shown("lm/lstm", "An LSTM on the same text", "state"),
+    "kimi": Shown("lm/hybrid-kimi", "Three Kimi delta attentions to one attention on the same text", "attention,state"),
+    "window": Shown("lm/window", "A neural n-gram of eight characters on the same text", "state"),
+    "masked": Shown("mlm/transformer", "A small BERT on the same text: hide characters, and let it guess", "attention"),
     "dates": Shown(
         "translate/dates", "Dates in 23 locales to ISO 8601, by a GRU that attends to the source", "attention,state"
     ),
     "digits": Shown("image/vit", "A small ViT on scikit-learn's digits: draw one", "attention,state"),
+    "pixels": Shown("image/pixels-gru", "A bidirectional GRU that reads the same digits by the pixel", "state"),
 }
 WRITERS = ("gru", "attention", "mamba")
 
