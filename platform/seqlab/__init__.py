@@ -71,3 +71,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__ and name not in _PLACES:
         raise AttributeError(f"module 'seqlab' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_PLACES[name]), name) if name in _PLACES else import_module(f"seqlab.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -56,7 +56,7 @@ def _parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
 @pytest.mark.parametrize(("verb", "name"), OF_TWO_WORDS, ids=[f"{verb.name} {name}" for verb, name in OF_TWO_WORDS])
 def test_hyphen_and_underscore_mean_the_same(verb: Verb, name: str, parse: Parse) -> None:
     needed = ["--config=c", "--tokens=1"] if verb.name == "estimate" else ["--config=c"] * (verb.name == "submit")
-    places = [argument.names[0] for argument in verb.arguments if argument.names[0] in ("target", "folder")]
+    places = [argument.names[0] for argument in verb.arguments if argument.names[0] in ("target", "targets", "folder")]
     underscored = f"--{name[2:].replace('-', '_')}"
     settings = next(argument.settings for argument in verb.arguments if name in argument.names)
     value, given = "3", [[f"{name}=3"], [f"{underscored}=3"], [name, "3"], [underscored, "3"]]

@@ -134,7 +134,9 @@ def test_links_lead_somewhere() -> None:
 
 
 def _anchors(page: Path) -> set[str]:
-    """The anchors that GitHub and the site make of headings."""
+    """The anchors that GitHub and the site make of headings; of an HTML page, its ids."""
+    if page.suffix == ".html":
+        return {f"#{name}" for name in re.findall(r'\bid="?([\w-]+)', page.read_text(encoding="utf-8"))}
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

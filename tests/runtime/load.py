@@ -1,6 +1,6 @@
 """Clients that read, hang up and send nonsense, all at once: what a server must bear.
 
-`python tests/runtime/load.py URL PID --seconds 600` prints what became of them.
+`python tests/runtime/load.py HOST:PORT PID --seconds 600` prints what became of them.
 """
 
 from __future__ import annotations

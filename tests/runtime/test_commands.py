@@ -16,6 +16,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+import seqlab
 from export.planted import round_weights
 from runtime.conftest import SEQ_LEN, Both, Bundle, Copy, Seqlab
 from runtime.programs import ENVIRONMENT, LIBRARY, Command, build, run
@@ -40,6 +41,10 @@ TRANSLATE = [[], ["--beams", "4", "--n-best", "3", "--length-penalty", "0.5"], [
 def test_generate(options: list[str], bundle: Bundle, both: Both) -> None:
     arguments: Command = ["generate", bundle("attention"), *options]
     assert json.loads(run(*arguments, "--json").stdout)["text"] + "\n" == both.say(*arguments)
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run("--version").stdout.decode() == f"{seqlab.__version__}\n"
 
 
 @pytest.mark.parametrize("verb", ["generate", "translate"])

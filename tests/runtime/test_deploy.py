@@ -54,6 +54,10 @@ def test_the_image_serves(image: Path) -> None:
     """With nothing in its environment but what the file sets."""
     assert of("FROM") == ["debian:bookworm-slim"]
     size = sum(path.stat().st_size for path in image.rglob("*") if path.is_file())
+    linked = subprocess.check_output(["ldd", image / "opt/seqlab/bin/seqlab-run"], text=True)
+    outside = {line.split()[0] for line in linked.splitlines() if " => " in line and str(image) not in line}
+    in_base = {"libstdc++.so.6", "libm.so.6", "libmvec.so.1", "libgcc_s.so.1", "libc.so.6"}
+    assert outside <= in_base, "the base has no other"
     assert size < 60e6, f"{size / 1e6:.0f} MB; with the base, of 75 MB, an image has at most 200 MB"
     [entry], [command], [setting] = of("ENTRYPOINT"), of("CMD"), of("ENV")
     [port] = of("EXPOSE")

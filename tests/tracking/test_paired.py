@@ -113,7 +113,7 @@ def test_single_runs_have_the_interval_of_the_examples(tmp_path: Path) -> None:
     assert pair.found.value == pytest.approx(5 / 300)
     assert pair.found.error == pytest.approx(5 / 300 / expected.statistic, rel=0.1)
     assert pair.p == pytest.approx(expected.pvalue, abs=0.02)
-    assert pair.sentence == f"b is better than a by {pair.numbers} of accuracy (1 seed)"
+    assert pair.sentence == f"b beats a on these examples by {pair.numbers} of accuracy (1 seed: undecided)"
     assert only(better, better).p == 1 and "no difference" in only(better, better).sentence
 
 
@@ -125,7 +125,7 @@ def test_a_row_may_have_several_places(field: str, better: str, tmp_path: Path, 
     one, two = (model(tmp_path, name, [[{field: its} for its in run]]) for name, run in runs.items())
     pair = only(one, two)
     assert pair.found.value == pytest.approx(np.mean([*chain(*runs["a"])]) - np.mean([*chain(*runs["b"])]))
-    assert pair.sentence.startswith(f"{better} is better than ")
+    assert pair.sentence.startswith(f"{better} beats ")
 
 
 def test_rows_that_have_no_number_go_by_their_places(tmp_path: Path) -> None:
@@ -165,7 +165,8 @@ def test_bleu_is_compared_by_resampled_texts(tmp_path: Path, draw: np.random.Gen
     good = [[{"text": text, "references": [text]} for text in references]]
     bad = [[{"text": f"x {text[4:]}", "references": [text]} for text in references]]
     pair = only(model(tmp_path, "good", good), model(tmp_path, "bad", bad))
-    assert re.fullmatch(r"good is better than bad by \d\d\.?\d* ± [\d.]+ BLEU \(1 seed\)", pair.sentence)
+    by = r"good beats bad on these examples by \d\d\.?\d* ± [\d.]+ BLEU \(1 seed: undecided\)"
+    assert re.fullmatch(by, pair.sentence)
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, draw: np.random.Generator) -> None:

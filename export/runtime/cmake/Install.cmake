@@ -2,7 +2,7 @@
 # COMPONENTS proof for seqlab::seqlab_proof.
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/seqlab_runtime)
-# Libraries that are not the system's go along.
+# The shared libraries go along, the system's too: another system may lack them.
 set(own ${CMAKE_INSTALL_LIBDIR}/seqlab_runtime)
 
 set_target_properties(seqlab-run PROPERTIES INSTALL_RPATH "$ORIGIN/../${own}")
@@ -19,11 +19,9 @@ write_basic_package_version_file(seqlab_runtimeConfigVersion.cmake COMPATIBILITY
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfig.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfigVersion.cmake cmake/Dependencies.cmake DESTINATION ${package})
 foreach(name IN ITEMS sentencepiece crypto minizip z onig utf8proc)
-  string(FIND "${SEQLAB_LIBRARY_${name}}" "${SEQLAB_DEPENDENCIES}/" place)
-  if(place EQUAL 0)
-    get_filename_component(file ${SEQLAB_LIBRARY_${name}} REALPATH)
-    get_filename_component(base ${SEQLAB_LIBRARY_${name}} NAME)
-    install(FILES ${file} DESTINATION ${own} RENAME ${base})
+  get_filename_component(file ${SEQLAB_LIBRARY_${name}} REALPATH)
+  if(file MATCHES "/(lib[a-z0-9_]+\\.so\\.[0-9]+)[^/]*$")
+    install(FILES ${file} DESTINATION ${own} RENAME ${CMAKE_MATCH_1})
   endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/../../LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -56,11 +56,13 @@ json ErrorBody(const HttpError& error) {
            {{"message", error.message}, {"type", type}, {"param", OrNull(error.param)}, {"code", OrNull(error.code)}}}};
 }
 
+json ModelBody(const Served& served) {
+  return {{"id", served.name}, {"object", "model"}, {"created", 0}, {"owned_by", "seqlab"}};
+}
+
 json ModelsBody(const std::vector<std::shared_ptr<Served>>& all) {
   json models = json::array();
-  for (const auto& served : all) {
-    models.push_back({{"id", served->name}, {"object", "model"}, {"created", 0}, {"owned_by", "seqlab"}});
-  }
+  for (const auto& served : all) models.push_back(ModelBody(*served));
   return {{"object", "list"}, {"data", models}};
 }
 

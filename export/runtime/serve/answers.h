@@ -16,6 +16,7 @@
 namespace seqlab::serve {
 
 nlohmann::json ErrorBody(const HttpError& error);
+nlohmann::json ModelBody(const Served& served);
 nlohmann::json ModelsBody(const std::vector<std::shared_ptr<Served>>& all);
 
 // Answers /translate, /classify and /tag. Calls `look` while it waits and between texts, which throws if nobody waits

@@ -206,6 +206,8 @@ CompletionRequest ReadCompletion(const std::string& body) {
   ReadOptions(fields, request);
   request.logprobs = fields.Int("logprobs", 0, kMostLikeliest);
   request.echo = fields.Flag("echo");
+  if (request.echo && request.logprobs)
+    Wrong("logprobs", "logprobs are those of new tokens, and not offered with echo");
   fields.NotOffered("best_of", request.n);
   fields.NotOffered("suffix", "");
   fields.RefuseUnknown();

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "answers.h"
@@ -82,9 +83,12 @@ class Server {
                                                         : "the request is not HTTP as this server reads it";
       Put(response, HttpError{response.status, what, "", ""});
     });
-    http_.set_logger([this](const Request&, const Response& response) {
+    http_.set_logger([this](const Request& request, const Response& response) {
       const std::lock_guard lock(mutex_);
       ++by_status_[response.status];
+      if (!options_.log) return;
+      std::cerr << Join(request.remote_addr, " ", request.method, " ", request.target, " ", response.status)
+                << std::endl;
     });
     Route();
   }
@@ -122,6 +126,8 @@ class Server {
   }
 
  private:
+  // What probes and Prometheus ask for, which have no key.
+  static inline const std::set<std::string> kOpen = {"/health", "/ready", "/metrics"};
   static constexpr auto Unhandled = httplib::Server::HandlerResponse::Unhandled;
 
   void Obey(const sigset_t& signals) {
@@ -135,6 +141,7 @@ class Server {
                 << std::endl;
     }
     draining_ = true;
+    std::cerr << "seqlab-run: answering what has begun, then stopping" << std::endl;
     // Another one ends the process at once.
     sigset_t ends;
     sigemptyset(&ends);
@@ -148,7 +155,7 @@ class Server {
   }
 
   bool Allowed(const Request& request) const {
-    if (options_.api_key.empty() || request.path == "/health" || request.path == "/ready") return true;
+    if (options_.api_key.empty() || kOpen.count(request.path) > 0) return true;
     return Same(request.get_header_value("Authorization"), "Bearer " + options_.api_key);
   }
 
@@ -184,6 +191,9 @@ class Server {
     });
     http_.Get("/v1/models", Answered([this](const Request&, Response& response) {
                 response.set_content(Dumped(ModelsBody(bundles_.All())), "application/json");
+              }));
+    http_.Get("/v1/models/(.+)", Answered([this](const Request& request, Response& response) {
+                response.set_content(Dumped(ModelBody(*bundles_.Get(request.matches[1]))), "application/json");
               }));
     http_.Post("/v1/completions", Answered([this](const Request& request, Response& response) {
                  Complete(request, ReadCompletion(request.body), response);

@@ -14,6 +14,7 @@ struct ServeOptions {
   int port = 8000;        // 0 = any that is free
   int connections = 256;  // number of clients that are answered at once
   std::string api_key;    // empty = none is asked for
+  bool log = false;       // whether each answer is told on stderr
   EngineOptions engine;
 };
 

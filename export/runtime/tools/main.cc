@@ -84,6 +84,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Runs a bundle of `seqlab export` with onnxruntime.");
   app.name("seqlab-run");
   app.require_subcommand(1);
+  app.set_version_flag("--version", SEQLAB_VERSION);
   Common common;
   TextOptions text;
   BenchOptions bench;
@@ -135,6 +136,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 4096));
   serve.add_option("--threads", serving.open.threads, "number of threads; default: onnxruntime's choice, one per core");
+  serve.add_flag("--log", serving.options.log, "tell each answer on stderr");
   serve.add_option("--ort-lib", serving.open.onnxruntime, "path of onnxruntime's shared library");
   serve.callback([&] { run = [&] { return RunServe(serving); }; });
   add("info", "describe a bundle and the onnxruntime that runs it", [&] { return RunInfo(common); });

@@ -27,6 +27,10 @@ def size(text: str) -> str:
     argument("--host", default="127.0.0.1", help="address to listen at; default: 127.0.0.1"),
     argument("--port", type=whole_number, default=8000, help="port to listen at; 0 is any that is free; default: 8000"),
     argument("--memory", type=size, default="1G", help="memory for the states of running requests; default: 1G"),
+    argument("--prefix-memory", type=size, help="memory for states of prompts that begin alike; default: 64M"),
+    argument("--connections", type=whole_number, metavar="N", help="clients that are answered at once; default: 256"),
+    argument("--threads", type=whole_number, metavar="N", help="number of threads; default: one per core"),
+    argument("--log", action="store_true", help="tell each answer on stderr"),
     TRUST,
 )
 def serve(options: argparse.Namespace) -> int:
@@ -45,6 +49,10 @@ def serve(options: argparse.Namespace) -> int:
             print(f"seqlab: {error}", file=sys.stderr)
             return 1
         settings = ["--host", options.host, "--port", str(options.port), "--memory", options.memory]
+        for name in ("prefix_memory", "connections", "threads"):
+            if (value := getattr(options, name)) is not None:
+                settings += [f"--{name.replace('_', '-')}", str(value)]
+        settings += ["--log"] if options.log else []
         command = [program, "serve", *bundles, *settings, "--ort-lib", find_onnxruntime()]
         with subprocess.Popen(command) as process:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -102,7 +102,7 @@ def _page(name: str | None, out: str) -> int:
     results = {study.name: found for study in studies.values() if (found := latest(study))}
     shown = [found for of, found in results.items() if wanted is None or of == wanted.name]
     if not shown:
-        raise ValueError(f"study {name} was not run here" if name else "no study was run here")
+        raise ValueError(f"study {name} was not run here: seqlab study run {name}" if name else "no study was run here")
     script = SCRIPT if wanted is None else ""
     pages = {f"{found[0].study.name}.html": made_by("study") for found in shown}
     records = {f"{found[0].study.name}.json": RECORD_MARK for found in shown}

@@ -79,6 +79,8 @@ class Pair:
         scores = self.first.scores[0]
         better, worse = (first, second) if (self.found.value > 0) == scores.more else (second, first)
         by = _numbers(abs(float(self.found.value)), float(self.found.half_width))
+        if min(len(self.first.seeds), len(self.second.seeds)) == 1:
+            return f"{better} beats {worse} on these examples by {by} {scores.unit} ({self.seeds}: undecided)"
         return f"{better} is better than {worse} by {by} {scores.unit} ({self.seeds})"
 
 

@@ -68,9 +68,9 @@ def folder_to_write(out: str) -> Path:
     path = _named(out, "a new folder")
     if not path.name or path.name == "..":
         raise ValueError(f"--out {out} is a folder that exists; name a new one")
-    _check_folder(out, path)
-    if path.exists() and any(path.iterdir()):
+    if path.is_dir() and any(path.iterdir()):
         raise ValueError(f"{path} exists and is not an empty folder; give a new one")
+    _check_folder(out, path)
     return path
 
 

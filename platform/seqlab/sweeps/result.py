@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -13,6 +12,7 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from seqlab.comparison.statistics import mean
 from seqlab.sweeps.fits import run_of
 from seqlab.sweeps.plan import Plan
 from seqlab.tracking.params import RUN_SPECIFIC, short_names, to_yaml
@@ -105,13 +105,13 @@ def _order(trial: FrozenTrial, sign: int) -> tuple[bool, bool, float, int]:
 
 
 def _value(trial: FrozenTrial, k: int) -> str:
-    """Mean and standard deviation over the seeds; for a pruned trial, its last reported value."""
+    """Mean and its 95% interval over the seeds; for a pruned trial, its last reported value."""
     if trial.state == TrialState.PRUNED and trial.intermediate_values:
         return f"{trial.intermediate_values[max(trial.intermediate_values)]:.4g}"
     if trial.state != TrialState.COMPLETE:
         return "-"
     seeds: Sequence[Sequence[float]] = trial.user_attrs["seeds"]
-    spread = f" ± {stdev(values[k] for values in seeds):.2g}" if len(seeds) > 1 else ""
+    spread = f" ± {mean([values[k] for values in seeds]).half_width:.2g}" if len(seeds) > 1 else ""
     return f"{trial.values[k]:.5g}{spread}"
 
 

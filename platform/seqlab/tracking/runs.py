@@ -60,9 +60,9 @@ class TrackedRun:
     experiment: str
     status: str
     started: int
-    params: dict[str, str]
-    metrics: dict[str, float]
-    tags: dict[str, str]
+    params: dict[str, str] = field(repr=False)
+    metrics: dict[str, float] = field(repr=False)
+    tags: dict[str, str] = field(repr=False)
     store: Store = field(repr=False)
     entity: Run | StoredRun = field(repr=False)
     found_by: Path | None = None
