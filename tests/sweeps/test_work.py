@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from seqlab.sweeps.fits import Place
 from seqlab.sweeps.plan import Plan, make_plan
 from seqlab.sweeps.queue import Queue, told
 from seqlab.sweeps.result import best_trials, failures, importance, table
+from seqlab.sweeps.space import grid
 from seqlab.sweeps.work import Worker
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.store import Store
@@ -99,7 +101,6 @@ def test_a_fit_that_is_killed_ends_its_trial_only(monkeypatch: pytest.MonkeyPatc
     assert states(queue) == ["COMPLETE", "FAIL", "COMPLETE"]
     assert "trial 1 failed: killed by SIGKILL" in told
     assert queue.study.trials[2].values == [6.0] and queue.study.trials[2].user_attrs["seeds"] == [[6.0], [6.0]]
-    assert list(importance(plan, queue.study)["val/loss"]) == ["model.lr"]
     shown = [list(column.cells) for column in table(plan, queue.study).columns]
     assert [str(cell) for cell in shown[0]] == ["0", "2", "1"]
     assert [str(cell) for cell in shown[-1]] == ["COMPLETE", "COMPLETE", "FAIL"]
@@ -131,10 +132,25 @@ def test_of_two_objectives_all_that_none_beats(monkeypatch: pytest.MonkeyPatch) 
         assert sorted(trial.params["model.lr"] for trial in best_trials(queue.study)) == best
 
 
+def test_what_an_objective_depends_on() -> None:
+    """From ten trials on, if several options vary."""
+    given = {"config": "lm/gru", "vary": {"a": [1, 2, 3, 4, 5], "b": [1, 2]}, "sampler": "grid"}
+    plan, study = make_plan(given, []), optuna.create_study()
+    for number, setting in enumerate(grid(plan.space)):
+        assert importance(plan, study) == {}, number
+        value = 10.0 * float(setting["a"]) + float(setting["b"])
+        study.add_trial(optuna.trial.create_trial(params=setting, distributions=plan.space, value=value))
+    [shares] = importance(plan, study).values()
+    assert list(shares) == ["a", "b"] and shares["a"] > 0.9
+    assert importance(replace(plan, vary={"a": [1, 2, 3, 4, 5]}), study) == {}
+
+
 def test_of_one_setting_no_option_matters() -> None:
-    plan, study = plan_of("1", "2"), optuna.create_study()
-    for value in (1.0, 2.0):
-        study.add_trial(optuna.trial.create_trial(params={"model.lr": "1"}, distributions=plan.space, value=value))
+    given = {"config": "lm/gru", "vary": {"a": [1, 2], "b": [1, 2]}, "sampler": "grid"}
+    plan, study = make_plan(given, []), optuna.create_study()
+    for value in range(12):
+        trial = optuna.trial.create_trial(params={"a": "1", "b": "1"}, distributions=plan.space, value=value)
+        study.add_trial(trial)
     assert importance(plan, study) == {}
 
 

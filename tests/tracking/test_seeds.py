@@ -147,6 +147,15 @@ def test_what_is_unequal_is_said_above_the_table(store: Store) -> None:
     assert shown.index("Tokens read differ") < shown.index("Learning rates") < shown.index("run id")
 
 
+def test_rates_of_other_experiments_do_not_count(store: Store) -> None:
+    params = {"model.class_path": TASK, "model.init_args.lr": "0.01", "seed_everything": "0"}
+    runs = [make_run(store, name, {"val/loss": [(0, 1.0)]}, params=params | {"x": name}) for name in ("a", "b")]
+    elsewhere = params | {"x": "a", "model.init_args.lr": "0.1"}
+    make_run(store, "c", {"val/loss": [(0, 1.0)]}, params=elsewhere, experiment="another")
+    assert not [one for one in compare(runs, store=store).warnings if "rates" in one]
+    assert [one for one in compare([*runs, "c"], store=store).warnings if "rates" in one]
+
+
 def test_by_other_tokens_models_are_ranked_by_bytes(store: Store) -> None:
     for name, loss, tokenizer in (("chars", 1.0, "CharTokenizer"), ("words", 5.0, "WordTokenizer")):
         make(store, name, loss, 0, **{"data.init_args.tokenizer.class_path": f"seqlab_data.tokenizers.{tokenizer}"})

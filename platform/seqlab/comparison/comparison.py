@@ -39,7 +39,7 @@ class Comparison:
         tokens: training tokens for the columns `days` and `cost`; None = no such columns.
         price: price of one device per hour; None = no cost.
         apart: comparisons of the runs of other tasks and datasets.
-        searched: all runs from which these were chosen.
+        searched: runs from which these were chosen, of their experiments.
         unreadable: runs left out because they cannot be read.
         decided: pairs of rows told apart by a sequential comparison, instead of one at the end; None = not sequential.
     """
@@ -277,7 +277,9 @@ def compare(
     kinds: dict[tuple[str, str], list[TrackedRun]] = {}
     for run in found:
         kinds.setdefault(kind_of(run), []).append(run)
-    groups = [replace(_comparison(group, metric, tokens, price), searched=searched) for group in kinds.values()]
+    experiments = {run.experiment for run in found}
+    near = tuple(run for run in searched if run.experiment in experiments)
+    groups = [replace(_comparison(group, metric, tokens, price), searched=near) for group in kinds.values()]
     sign = -1 if more_is_better(metric) else 1
     groups.sort(key=lambda group: _places(group, sign))
     return replace(groups[0], apart=tuple(groups[1:]), unreadable=unreadable)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+FEWEST = 10
+"""Trials of which a forest can tell what an objective depends on."""
 LETTERS = 24
 """Maximum characters of an option value in a one-line row."""
 
@@ -79,9 +81,11 @@ def failures(study: optuna.Study) -> dict[str, list[int]]:
 def importance(plan: Plan, study: optuna.Study) -> dict[str, dict[str, float]]:
     """Share of each option in an objective's variance, from fANOVA (Hutter et al. 2014), by objective.
 
-    Empty if fewer than two trials are complete, or all have the same value or setting.
+    Empty if one option varies, fewer than `FEWEST` trials are complete, or all have the same value or setting.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(plan.vary) < 2 or len(complete) < FEWEST:
+        return {}
     shares: dict[str, dict[str, float]] = {}
     for k, objective in enumerate(plan.objectives):
         if len({trial.values[k] for trial in complete}) > 1:
