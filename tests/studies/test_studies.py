@@ -179,6 +179,7 @@ def test_pages_share_a_script_and_the_index_has_all_verdicts(
     assert "What was published" not in Path("pages/worked-numbers.html").read_text()
     assert "<b>supported</b>: it is as the claim says, at " in page and "<ul><li>a = 2" in page
     assert '<b>depends</b>: its cases differ: not all are as the claim says, at <a href="#measured">smoke' in page
+    assert page.count("decides nothing") == 1, "of smoke alone"
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None
     figures = json.loads(specs[1])

@@ -12,7 +12,7 @@ from seqlab.files.html_page import html_page
 from seqlab.study.conduct import FIXED_TAG, SCALE_TAG, Result
 from seqlab.study.rules import LECTURE, LECTURES, Claim, Control, Verdict
 from seqlab.study.study import Study
-from seqlab.study.words import MEANING, words_of
+from seqlab.study.words import MEANING, TOO_SMALL, words_of
 
 STYLE = """
 body { padding: 2rem 1.25rem 3rem; max-width: 50rem; font-size: 17px; }
@@ -214,7 +214,9 @@ def _seeds(claim: Claim, result: Result) -> str:
 def _verdict(claim: Claim, result: Result) -> str:
     found = result.judgements[claim.key]
     meaning = MEANING[found.verdict]
-    scale = "" if claim.exact else f', at <a href="#measured">{escape(result.run.tags[SCALE_TAG])} scale</a>'
+    of = result.run.tags[SCALE_TAG]
+    small = TOO_SMALL if of == "smoke" else ""
+    scale = "" if claim.exact else f', at <a href="#measured">{escape(of)} scale</a>{small}'
     told = "".join(f"<li>{escape(part)}</li>" for part in found.told)
     quantity = f'<p class="note">Measured: {escape(claim.rule.quantity.rstrip(","))}.</p>' if found.intervals else ""
     return f'<div class="verdict"><b>{escape(found.verdict)}</b>: {meaning}{scale}{quantity}<ul>{told}</ul></div>'

@@ -17,6 +17,8 @@ MEANING = {
     Verdict.NOT_TESTABLE: "something that it needs is missing",
 }
 """Meanings of the verdicts."""
+TOO_SMALL = ", which shows that the study runs and decides nothing"
+"""What a page adds to a verdict of scale smoke."""
 WORDS = {
     "nats": "of loss: the natural logarithm of 1 over the probability of what came. 0 is certain; less is better.",
     "BLEU": "how near a translation is to the true one, from 0 to 100.",
