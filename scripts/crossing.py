@@ -98,7 +98,7 @@ def table(models: dict[str, Any]) -> list[str]:
     """One line a model, in the order of the last loss."""
     some = next(iter(models.values()))["losses"]
     titles = [f"loss at {short(tokens_of(np.array(some))[place])}" for place in SHOWN]
-    head = ["model", *titles, "lr", "FLOPs a token", "state", "tokens/s", "c of N^-c", "last loss foretold"]
+    head = ["model", *titles, "lr", "FLOPs a token", "state", "tokens/s", "exponent c", "last loss predicted"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for model, found in sorted(models.items(), key=lambda one: np.mean(one[1]["losses"], axis=0)[-1]):
         losses = np.array(found["losses"])

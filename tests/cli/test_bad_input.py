@@ -51,6 +51,11 @@ CASES = [
 ]
 
 
+def test_an_argument_that_is_missing_is_named_with_the_help_of_its_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve"]) == 2
+    assert capsys.readouterr().err == "seqlab: no RUN|BUNDLE; see seqlab serve --help\n"
+
+
 @pytest.mark.parametrize(("args", "said"), CASES, ids=[case[0][-1] for case in CASES])
 def test_fit_says_in_one_sentence_what_is_wrong(
     args: list[str], said: list[str], quick: Seqlab, tmp_path: Path

@@ -52,7 +52,8 @@ def sentence(error: BaseException) -> str:
         missing = " and ".join(name.rpartition(".")[2] for name in match[1].split(", "))
         if where:
             return f"{where} lacks {missing}"
-        return f"no {missing}: --config NAME|PATH gives them, and seqlab configs lists the names"
+        hint = "" if "; see " in missing else ": --config NAME|PATH gives them, and seqlab configs lists the names"
+        return f"no {missing}{hint}"
     if (match := _NOT_A_CLASS.search(message)) and keys:
         return f"{where}: there is no class {match[1]}; {instead(match[1], _classes(chain, keys[-1]))}"
     message = re.sub(r"\ba (?=<class '[aeiou])", "an ", message)
