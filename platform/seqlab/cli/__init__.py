@@ -74,7 +74,6 @@ def _correct_environment() -> None:
 
 
 def _ran(args: list[str]) -> int:
-    args = args or ["--help"]
     try:
         _check_working_folder()
         _correct_environment()
