@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from cli.conftest import Seqlab
 from cli.test_full_disk import file_size_limit
 from seqlab.cli import _correct_environment, main
 from seqlab.cli.fit import COUNTS
+from seqlab.cli.serve import bounded
 from seqlab.config.errors import sentence
 
 TEXT = ("--data.path=text.txt", "--data.seq_len=16")
@@ -49,6 +51,15 @@ CASES = [
     (["--run_name=caf\udce9"], ["is not UTF-8", "caf"]),
     (["--data.path=caf\udce9.txt"], ["is not UTF-8", "caf"]),
 ]
+
+
+@pytest.mark.parametrize(("value", "taken"), [("0", False), ("1", True), ("4096", True), ("4097", False), ("x", False)])
+def test_a_number_of_threads_or_clients_is_bounded(value: str, taken: bool) -> None:
+    if taken:
+        assert bounded(value) == int(value)
+    else:
+        with pytest.raises(argparse.ArgumentTypeError):
+            bounded(value)
 
 
 def test_an_argument_that_is_missing_is_named_with_the_help_of_its_verb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,12 +13,21 @@ from pathlib import Path
 
 from seqlab.cli.verb import A_RUN, TRUST, argument, verb, whole_number
 
+MOST = 4096
+
 
 def size(text: str) -> str:
     """Checks a number of bytes as `seqlab-run` reads it."""
     if not re.fullmatch("[1-9][0-9]{0,11}[KMG]?", text):
         raise argparse.ArgumentTypeError(f"must be a number of bytes, or of K, M or G, got {text[:40]!r}")
     return text
+
+
+def bounded(text: str) -> int:
+    """Checks a number of threads or clients as `seqlab-run` does, before a run is exported."""
+    if not 1 <= (number := whole_number(text)) <= MOST:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {MOST}, got {number}")
+    return number
 
 
 @verb(
@@ -28,8 +37,8 @@ def size(text: str) -> str:
     argument("--port", type=whole_number, default=8000, help="port to listen at; 0 is any that is free; default: 8000"),
     argument("--memory", type=size, default="1G", help="memory for the states of running requests; default: 1G"),
     argument("--prefix-memory", type=size, help="memory for states of prompts that begin alike; default: 64M"),
-    argument("--connections", type=whole_number, metavar="N", help="clients that are answered at once; default: 256"),
-    argument("--threads", type=whole_number, metavar="N", help="number of threads; default: one per core"),
+    argument("--connections", type=bounded, metavar="N", help="clients that are answered at once; default: 256"),
+    argument("--threads", type=bounded, metavar="N", help="number of threads; default: one per core"),
     argument("--log", action="store_true", help="tell each answer on stderr"),
     TRUST,
 )
