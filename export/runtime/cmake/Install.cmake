@@ -2,7 +2,8 @@
 # COMPONENTS proof for seqlab::seqlab_proof.
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/seqlab_runtime)
-# The shared libraries go along, the system's too: another system may lack them.
+# The shared libraries go along, the system's too, since another system may lack them; and static ones that are not
+# the system's, for programs that link ours.
 set(own ${CMAKE_INSTALL_LIBDIR}/seqlab_runtime)
 
 set_target_properties(seqlab-run PROPERTIES INSTALL_RPATH "$ORIGIN/../${own}")
@@ -20,8 +21,12 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfig.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfigVersion.cmake cmake/Dependencies.cmake DESTINATION ${package})
 foreach(name IN ITEMS sentencepiece crypto minizip z onig utf8proc)
   get_filename_component(file ${SEQLAB_LIBRARY_${name}} REALPATH)
+  string(FIND "${SEQLAB_LIBRARY_${name}}" "${SEQLAB_DEPENDENCIES}/" place)
   if(file MATCHES "/(lib[a-z0-9_]+\\.so\\.[0-9]+)[^/]*$")
     install(FILES ${file} DESTINATION ${own} RENAME ${CMAKE_MATCH_1})
+  elseif(place EQUAL 0)
+    get_filename_component(base ${SEQLAB_LIBRARY_${name}} NAME)
+    install(FILES ${file} DESTINATION ${own} RENAME ${base})
   endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/../../LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
