@@ -159,7 +159,7 @@ def started(folder: Path, *args: str) -> subprocess.Popen[bytes]:
 def _folder(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a run and its bundle."""
     folder = tmp_path_factory.mktemp("killed") / "copy"
-    shutil.copytree(fitted, folder)
+    shutil.copytree(fitted, folder, ignore=shutil.ignore_patterns("bundle"))
     command(folder)("export", "first", "--out=bundle")
     return folder
 
