@@ -18,7 +18,7 @@ MEANING = {
 }
 """Meanings of the verdicts."""
 TOO_SMALL = ", which shows that the study runs and decides nothing"
-"""What a page adds to a verdict of scale smoke."""
+"""Addition to a verdict of scale smoke on a page."""
 WORDS = {
     "nats": "of loss: the natural logarithm of 1 over the probability of what came. 0 is certain; less is better.",
     "BLEU": "how near a translation is to the true one, from 0 to 100.",
