@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from leaderboard import TRACKS, Track, ordered
-from seqlab import attention, recurrence
 from seqlab.budgets import decoding_flops, forward_flops
 from seqlab.comparison.rows import short
 from seqlab.comparison.statistics import mean
 from seqlab.mixer import Mixer, StateEntry, size_of
+from seqlab_export.reports.conformance import all_mixers
 
 MATRIX = Path(__file__).parents[1] / "docs/conformance.json"
 D_MODEL, SHORT, LONG = 128, 1024, 16384
@@ -37,17 +37,10 @@ tokens; where it grows, the pale part is what it holds after {LONG:,}.
 def catalogue() -> str:
     """The page in Markdown."""
     with torch.device("meta"):
-        made = {name: cls(D_MODEL) for name, cls in mixers().items()}
+        made: dict[str, Any] = {name: make(D_MODEL) for name, make in all_mixers().items() if "," not in name}
     boards = [(track, board) for track in TRACKS if (board := stored(track))]
     sections = [part for name, mixer in made.items() for part in section(name, mixer, boards)]
     return "\n".join([INTRO, *overview(made), "", *sections]) + "\n"
-
-
-def mixers() -> dict[str, Any]:
-    """Mixer classes of the library by name."""
-    found = [getattr(room, name) for room in (attention, recurrence) for name in room.__all__]
-    classes = [cls for cls in found if isinstance(cls, type) and issubclass(cls, Mixer)]
-    return {cls.__name__: cls for cls in sorted(classes, key=lambda cls: cls.__name__)}
 
 
 def overview(made: dict[str, Mixer]) -> Iterator[str]:

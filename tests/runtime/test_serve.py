@@ -328,6 +328,15 @@ def test_a_key_is_asked_for(bundle: Bundle) -> None:
         assert server.ask("GET", "/health")[0] == server.ask("GET", "/ready")[0] == 200
 
 
+def test_a_log_has_one_line_for_each_answer(bundle: Bundle) -> None:
+    """A path cannot forge another."""
+    with serving(bundle("endless"), "--log") as server:
+        assert server.process.stderr is not None
+        for path, status in (("/health", 200), ("/none%0a127.0.0.1%20GET%20/health%20200", 404)):
+            assert server.ask("GET", path)[0] == status
+            assert server.process.stderr.readline() == f"127.0.0.1 GET {path} {status}\n"
+
+
 def test_a_server_that_is_told_to_end_answers_what_it_has_begun(bundle: Bundle) -> None:
     long: dict[str, Any] = {"model": "", "prompt": "a", "max_tokens": 4000, "temperature": 1, "seed": 1}
     with serving(bundle("endless")) as server:
