@@ -36,8 +36,9 @@ tokens; where it grows, the pale part is what it holds after {LONG:,}.
 
 def catalogue() -> str:
     """The page in Markdown."""
+    makers: dict[str, Any] = dict(all_mixers())
     with torch.device("meta"):
-        made: dict[str, Any] = {name: make(D_MODEL) for name, make in all_mixers().items() if "," not in name}
+        made = {name: make(D_MODEL) for name, make in makers.items() if "," not in name}  # without parts of Attention
     boards = [(track, board) for track in TRACKS if (board := stored(track))]
     sections = [part for name, mixer in made.items() for part in section(name, mixer, boards)]
     return "\n".join([INTRO, *overview(made), "", *sections]) + "\n"

@@ -456,13 +456,14 @@ def test_the_command_of_python_is_the_same_server(bundle: Bundle, tmp_path: Path
     environment = ENVIRONMENT | {"SEQLAB_RUN": str(build("seqlab-run"))}
     fit = [*seqlab, "fit", "--config=lm/gru", *tiny, "--trainer.max_steps=2", "--run_name=first"]
     subprocess.run(fit, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    command = [*seqlab, "serve", bundle("endless"), "first", "--port=0"]
+    command = [*seqlab, "serve", bundle("endless"), "first", "--port=0", "--threads=1", "--connections=8", "--log"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stderr is not None
             said = next(line for line in process.stderr if " at http://127.0.0.1:" in line)
             server = Running(process, int(said.rsplit(":", 1)[1]), "none")
             assert [model.id for model in server.client.models.list().data] == [bundle("endless").name, "first"]
+            assert process.stderr.readline() == "127.0.0.1 GET /v1/models 200\n"
             asked: dict[str, Any] = {"prompt": "abc", "max_tokens": 9, "temperature": 0}
             text = server.client.completions.create(model=bundle("endless").name, **asked).choices[0].text
             assert text == alone(bundle("endless"), "abc", "--max-new-tokens", "9", "--temperature", "0")
